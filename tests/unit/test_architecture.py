@@ -171,10 +171,10 @@ def test_there_are_no_import_cycles_and_no_long_chains_of_imports() -> None:
 def test_rooms_are_changed_through_one_gate() -> None:
     """Domains open write transactions of their own only if the caller is not acting as a member."""
     exceptions = {
-        "members.membership": ["_create", "enter", "join_path"],  # the caller is not a member yet
+        "members.membership": ["_create", "_enter", "_join"],  # the caller is not a member yet
         "notices.delivery": ["_mark"],  # changes nothing that others see
         "overseeing.steering": ["redact"],  # a message on a topic, which may have no room
-        "turns.waiting": ["give_back"],  # undoes a claim for a process that may have ended since
+        "turns.waiting": ["_give_back"],  # undoes a claim for a process that may have ended since
     }
 
     writers = {

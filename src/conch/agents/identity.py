@@ -6,6 +6,7 @@ it identifies the agent. The others are then linked to that agent too, so that t
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 
 from conch.agents.connections import (
@@ -116,9 +117,7 @@ def identify(store: Store, signals: Signals, known: str | None = None) -> Caller
         verdict = _judge(tx, signals)
     agent = verdict.agent
     if agent is None or not _is_stored(verdict, agent, signals):
-        with store.write(LOCK) as tx:
-            # Decide again: another process may have linked a signal since the read.
-            agent = _store_verdict(tx, _judge(tx, signals), signals)
+        agent = store.briefly(partial(_decide, store, signals))
     process, own = recorded_process(agent), signals.harness or signals.terminal
     return Caller(
         agent["agent_id"],
@@ -129,6 +128,12 @@ def identify(store: Store, signals: Signals, known: str | None = None) -> Caller
         stands_in=own is not None and process != own,
         connection=signals.connection.key if signals.connection else None,
     )
+
+
+def _decide(store: Store, signals: Signals) -> Row:
+    """Decide again: another process may have linked a signal since the read."""
+    with store.write(LOCK) as tx:
+        return _store_verdict(tx, _judge(tx, signals), signals)
 
 
 def _is_stored(verdict: _Verdict, agent: Row, signals: Signals) -> bool:

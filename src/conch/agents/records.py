@@ -153,9 +153,14 @@ def find_like(tx: Transaction, statement: str, name: str, **where: Any) -> str |
     reserved = poses_as(name)
     if reserved is not None:
         return reserved
-    tx.lock(_NEW_NAMES)
+    lock_names(tx)
     row = tx.one(statement, name=name, skeletons=sorted(skeletons(name)), **where)
     return None if row is None else str(row["name"])
+
+
+def lock_names(tx: Transaction) -> None:
+    """Let no other transaction take a new name until this one ends."""
+    tx.lock(_NEW_NAMES)
 
 
 def note_name(tx: Transaction, name: str) -> None:

@@ -7,6 +7,7 @@ agent's own name. A name chosen with `topic_join` belongs to the agent that has 
 from __future__ import annotations
 
 import os
+from functools import partial
 from itertools import islice
 
 from conch.agents.records import (
@@ -16,6 +17,7 @@ from conch.agents.records import (
     Caller,
     find_like,
     label,
+    lock_names,
     note_name,
     read_label,
     recorded_process,
@@ -26,7 +28,7 @@ from conch.clock import SECOND
 from conch.errors import Advice, AgentNameInUse, AgentNotJoined, InvalidArgument, TopicNotFound
 from conch.host import processes
 from conch.lean import NamedTuple
-from conch.storage.base import Reader, Row, Store, Transaction
+from conch.storage.base import NOW, Reader, Row, Store, Transaction
 
 _MOST_AT_ONCE = 500  # names per query: its time grows with the square of their number, and each engine has a limit
 NO_PEER = 0  # no peer has this id
@@ -116,17 +118,23 @@ class Peers:
         check_name("agent_name", agent_name, LONGEST_NAME)
         if (topic_id is None) == (name is None):
             raise InvalidArgument("Give exactly one of topic_id and name.", field="topic_id")
-        if topic_id is None:  # the write below locks a topic by its id
-            with self._store.read() as tx:
+        if topic_id is None:  # `_join` locks a topic by its id
+            with self._store.look() as tx:
                 topic_id = resolve(tx, name or "", allow_closed).topic_id
+        joining = partial(self._join, caller, agent_name, topic_id, reclaim_token, allow_closed)
+        return self._store.briefly(joining)
+
+    def _join(
+        self, caller: Caller, agent_name: str, topic_id: str, reclaim_token: str | None, allow_closed: bool
+    ) -> Joined:
         with self._store.write(topic_id) as tx:
+            # Before `_claim`, which may lock all new names: other calls take these two locks in the same order.
+            tx.run("touch_agent", agent_id=caller.agent_id, now=NOW)
             tx.ahead("peer_named", topic_id=topic_id, agent_name=agent_name)
             _ask_who_is_meant(tx, topic_id, agent_name)
             topic = find_topic(tx, topic_id)
             if not allow_closed:
                 require_open(topic_id, topic.status)
-            # Before `_claim`, which may lock all new names: other calls take these two locks in the same order.
-            tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
             row, token = _claim(tx, topic, caller, agent_name, reclaim_token)
             return Joined(topic, _to_peer(row, caller.agent_id), token)
 
@@ -138,6 +146,9 @@ class Peers:
             own = tx.one("own_peer", topic_id=topic_id, agent_id=caller.agent_id)
             if own is not None:
                 return with_names(tx, _to_peer(own, caller.agent_id))
+        return self._store.briefly(partial(self._join_as_itself, caller, topic_id))
+
+    def _join_as_itself(self, caller: Caller, topic_id: str) -> Peer:
         with self._store.write(topic_id) as tx:
             return enter_as_itself(tx, topic_id, caller)
 
@@ -152,8 +163,8 @@ class Peers:
             peer, standing = load_standing(tx, peer)
             check_seq("last_seq", last_seq, standing)
             tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
-            cursor = tx.one("set_cursor", peer_id=peer.peer_id, last_seq=last_seq, now=tx.now)
-        return cursor["last_seq"] if cursor else last_seq
+            reset = tx.last("set_cursor", peer_id=peer.peer_id, last_seq=last_seq, now=tx.now)
+        return next((int(cursor["last_seq"]) for cursor in reset()), last_seq)
 
     def list_present(self, topic_id: str, window_seconds: int, limit: int, after: int = NO_PEER) -> list[Presence]:
         """The peers seen within the window, without those whose process is known to be gone; those after a peer_id.
@@ -200,7 +211,11 @@ def find_called(tx: Reader, topic_id: str, texts: set[str]) -> dict[str, Called]
 
 def system_peer(tx: Transaction, topic_id: str) -> Peer:
     """The peer that announces what an operator did. Its name is reserved on every topic."""
-    row = tx.one("system_peer", topic_id=topic_id, name=_SYSTEM) or _insert_peer(tx, topic_id, _SYSTEM, agent_id=None)
+    columns: Row = {"topic_id": topic_id, "name": _SYSTEM}
+    row = tx.one("system_peer", **columns)
+    if row is None:
+        made = tx.one("insert_peer", agent_id=None, is_own=0, reclaim_token_hash=None, now=tx.now, **columns)
+        row = {**columns, **(made or {})}
     return _to_peer(row, agent_id="")
 
 
@@ -271,16 +286,22 @@ def _to_peer(row: Row, agent_id: str) -> Peer:
 
 def present_name(tx: Transaction, topic_id: str, agent_name: str) -> str:
     """The present name of the peer that has or had this name or label. An unknown one is returned unchanged."""
-    row, _ = _find_peer(tx, topic_id, agent_name)
+    row, _ = _find_peer(tx, "peer_named", agent_name, topic_id=topic_id)
     return agent_name if row is None else str(row["name"])
 
 
-def _find_peer(tx: Transaction, topic_id: str, text: str) -> tuple[Row | None, str]:
+def present_name_in_room(tx: Transaction, room_id: str, agent_name: str) -> str:
+    """The same on the home topic of a room."""
+    row, _ = _find_peer(tx, "peer_named_in_room", agent_name, room_id=room_id)
+    return agent_name if row is None else str(row["name"])
+
+
+def _find_peer(tx: Transaction, statement: str, text: str, **where: str) -> tuple[Row | None, str]:
     """The peer that has or had the name, and that name, from what a person or a model typed: a name or a label."""
-    row, typed = tx.one("peer_named", topic_id=topic_id, agent_name=text), read_label(text)
+    row, typed = tx.one(statement, agent_name=text, **where), read_label(text)
     if row is not None or typed is None:
         return row, text
-    row = tx.one("peer_named", topic_id=topic_id, agent_name=typed.name)
+    row = tx.one(statement, agent_name=typed.name, **where)
     return (row, typed.name) if row is not None and typed.fits(row["agent_id"]) else (None, text)
 
 
@@ -346,23 +367,20 @@ def _add_peer(
     tx: Transaction, topic_id: str, name: str, caller: Caller, token: str | None, is_own: bool = False
 ) -> Row | None:
     """Add a peer with its cursor at 0. Returns None if another peer has the name."""
-    made = _insert_peer(tx, topic_id, name, caller.agent_id, None if token is None else hash_token(token), is_own)
-    if not tx.count("reserve_name", topic_id=topic_id, agent_name=name, peer_id=made["peer_id"]):
-        tx.run("delete_peer", peer_id=made["peer_id"])
+    lock_names(tx)
+    tx.ahead("next_peer")
+    if tx.one("peer_named", topic_id=topic_id, agent_name=name) is not None:
         return None
+    number = tx.one("next_peer")
+    assert number is not None
+    made: Row = {"peer_id": number["peer_id"], "topic_id": topic_id, "name": name, "agent_id": caller.agent_id}
+    token_hash = None if token is None else hash_token(token)
+    tx.run("add_peer", is_own=int(is_own), reclaim_token_hash=token_hash, now=tx.now, **made)
+    tx.run("take_name", topic_id=topic_id, agent_name=name, peer_id=made["peer_id"])
     tx.run("add_cursor", topic_id=topic_id, peer_id=made["peer_id"], now=tx.now)
     note_name(tx, name)
     tx.ring(agent_channel(caller.agent_id))  # from now on, it must listen here too
     return made
-
-
-def _insert_peer(
-    tx: Transaction, topic_id: str, name: str, agent_id: str | None, token_hash: str | None = None, is_own: bool = False
-) -> Row:
-    columns: Row = {"topic_id": topic_id, "name": name, "agent_id": agent_id, "is_own": int(is_own)}
-    made = tx.one("insert_peer", reclaim_token_hash=token_hash, now=tx.now, **columns)
-    assert made is not None
-    return {**columns, **made}
 
 
 def rename_peer(tx: Transaction, peer: Row, name: str) -> None:
@@ -371,19 +389,16 @@ def rename_peer(tx: Transaction, peer: Row, name: str) -> None:
     tx.run("rename_peer", peer_id=peer["peer_id"], name=name)
 
 
-def hand_over_names(tx: Transaction, peer: Row, heir_id: str) -> None:
-    """Give the former names, questions and answers of a renamed peer to the agent that continues its work.
+def hand_over_names(tx: Transaction, peer: Row, heir: Row | None) -> None:
+    """Give the former names, questions and answers of a renamed peer to the peer that continues its work.
 
     `peer` is the row from before the renaming. If the heir is not on the topic, the former name becomes free.
     """
-    heir = tx.one("own_peer", topic_id=peer["topic_id"], agent_id=heir_id)
     if heir is None:  # the heir can take the name when it joins
         tx.run("free_name", topic_id=peer["topic_id"], agent_name=peer["name"])
         return
-    renamed = tx.one("find_peer", peer_id=peer["peer_id"])
-    assert renamed is not None
     given = {"peer_id": peer["peer_id"], "heir_id": heir["peer_id"]}
-    tx.run("hand_over_names", kept=renamed["name"], **given)
+    tx.run("hand_over_names", **given)
     tx.run("hand_over_questions", topic_id=peer["topic_id"], **given)
     tx.run("hand_over_answers", **given)
 
@@ -394,7 +409,7 @@ def free_name(tx: Transaction, topic_id: str, agent_name: str) -> str:
     Its messages stay, and the next agent to take one of its names is a new peer.
     """
     find_topic(tx, topic_id)
-    peer, agent_name = _find_peer(tx, topic_id, agent_name)
+    peer, agent_name = _find_peer(tx, "peer_named", agent_name, topic_id=topic_id)
     if peer is None:
         message = f"No peer on topic {topic_id} has the name {agent_name[:80]!r}."
         raise InvalidArgument(message, field="agent_name")

@@ -5,11 +5,13 @@ A `pending` question takes one answer from each other peer until its asker marks
 
 from __future__ import annotations
 
+from functools import partial
+
 from conch.agents.records import label
 from conch.bells.base import Bell, topic_channel
 from conch.bells.waits import Pause
 from conch.bus.drafts import Draft, check_batch, check_fields, required_text
-from conch.bus.peers import Peer, load_standing
+from conch.bus.peers import NO_PEER, Peer, load_standing
 from conch.bus.stream import Message, append_messages, find_obstacle, to_message, wait_on_topic
 from conch.bus.topics import dump_metadata, find_topic, require_open
 from conch.calls import Call
@@ -113,9 +115,19 @@ class Questions:
             peer, standing = load_standing(tx, peer)
             require_open(peer.topic_id, standing.status)
             draft = Draft(text, "question", field="question")
-            question_id = append_messages(tx, peer, [draft], standing.highest_seq)[0].message.message_id
+            message = append_messages(tx, peer, [draft], standing.highest_seq)[0].message
             _touch(tx, peer)
-            return _load(tx, peer.topic_id, question_id)
+        question = Question(
+            question_id=message.message_id,
+            topic_id=peer.topic_id,
+            asked_by_id=peer.peer_id or NO_PEER,
+            asked_by=peer.agent_name,
+            asked_at=message.created_at,
+            status="pending",
+            cancel_reason=None,
+            asked_by_agent_id=message.sender_agent_id,
+        )
+        return Asked(question, [], 0)
 
     def wait(self, topic_id: str, question_id: str, wait_seconds: float, call: Call) -> Asked | None:
         """Return the question as soon as it has an answer or has ended; None if it is still open after `wait_seconds`.
@@ -146,6 +158,7 @@ class Questions:
         self, peer: Peer, question_id: str, status: str, reason: str | None, forbidden: str
     ) -> tuple[Question, bool]:
         with self._store.write(peer.topic_id) as tx:
+            _expect(tx, peer.topic_id, question_id)
             peer, _ = load_standing(tx, peer)
             question = _load(tx, peer.topic_id, question_id).question
             if question.asked_by_id != peer.peer_id:
@@ -155,10 +168,12 @@ class Questions:
             if question.status == forbidden:
                 message = f"The question is already {forbidden}, so it cannot be marked {status}."
                 raise InvalidArgument(message, field="question_id", question_status=question.status)
-            changed = tx.count("end_question", question_id=question_id, status=status, cancel_reason=reason) > 0
             _touch(tx, peer)
             tx.ring(topic_channel(peer.topic_id))  # a wait for an answer ends now
-            return _load(tx, peer.topic_id, question_id).question, changed
+            if question.status != "pending":
+                return question, False
+            tx.run("end_question", question_id=question_id, status=status, cancel_reason=reason)
+            return question._replace(status=status, cancel_reason=reason), True
 
     # -- answering
 
@@ -214,19 +229,28 @@ class Questions:
         checked = [
             self._check_response(item, f"responses[{place}]", needs_followups) for place, item in enumerate(responses)
         ]
+        obstacles = self._store.briefly(partial(self._save, peer, checked))
         warnings = [each for response in checked for each in response.warnings]
-        saved = 0
+        saved = len(checked) - len(obstacles)
+        return Answered(saved, len(obstacles), warnings + obstacles)
+
+    def _save(self, peer: Peer, responses: list[_Response]) -> Warnings:
+        """Save answers; returns why some were not saved."""
+        obstacles: Warnings = []
         with self._store.write(peer.topic_id) as tx:
-            peer, _ = load_standing(tx, peer)
-            for response in checked:
+            for response in responses:
+                tx.ahead("find_question", question_id=response.question_id)
+            peer, standing = load_standing(tx, peer)
+            highest_seq = standing.highest_seq
+            for response in responses:
                 obstacle = _obstacle(tx, peer, response)
                 if obstacle is None:
-                    append_messages(tx, peer, [response.draft])
-                    saved += 1
+                    append_messages(tx, peer, [response.draft], highest_seq)
+                    highest_seq += 1
                 else:
-                    warnings.append(obstacle)
+                    obstacles.append(obstacle)
             _touch(tx, peer)
-        return Answered(saved, len(checked) - saved, warnings)
+        return obstacles
 
     def _check_response(self, item: Any, field: str, needs_followups: bool) -> _Response:
         check_fields(item, field, _RESPONSE_FIELDS, _MISTAKEN)
@@ -253,9 +277,7 @@ def extras(answer: Message) -> tuple[list[str], list[str]]:
 
 
 def _load(tx: Transaction, topic_id: str, question_id: str, after: int = 0) -> Asked:
-    page: Row = {"question_id": question_id, "after": after, "limit": MOST_ANSWERS + 1}
-    tx.ahead("find_question", question_id=question_id)
-    tx.ahead("answers_to", **page)
+    page = _expect(tx, topic_id, question_id, after)
     find_topic(tx, topic_id)  # a wrong topic is reported before a wrong question
     row = tx.one("find_question", question_id=question_id)
     if row is None:
@@ -270,6 +292,15 @@ def _load(tx: Transaction, topic_id: str, question_id: str, after: int = 0) -> A
         counted = tx.one("count_answers", question_id=question_id)
         count = counted["answers_count"] if counted else count
     return Asked(Question(**row), [to_message(answer) for answer in answers], count)
+
+
+def _expect(tx: Transaction, topic_id: str, question_id: str, after: int = 0) -> Row:
+    """Fetch ahead what `_load` reads; returns what the answers are asked with."""
+    page: Row = {"question_id": question_id, "after": after, "limit": MOST_ANSWERS + 1}
+    tx.ahead("find_topic", topic_id=topic_id)
+    tx.ahead("find_question", question_id=question_id)
+    tx.ahead("answers_to", **page)
+    return page
 
 
 def _obstacle(tx: Transaction, peer: Peer, response: _Response) -> Warning | None:

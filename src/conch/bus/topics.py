@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from conch.agents.records import find_like, note_name
 from conch.bells.base import directory_channel, topic_channel
@@ -52,14 +53,18 @@ class Topics:
         # Usually the topic exists, so look without the lock first.
         if mode == "reuse" and (found := self._find_open(name)):
             return found, False
-        with self._store.write(NAMES_LOCK) as tx:
-            found = None if mode == "new" else _newest_named(tx, name, "open")
-            if found is not None:
-                return found, False
-            if is_named:
-                require_distinct(tx, name)
-            insert_topic(tx, topic_id, name, text, mode, tx.now)
-            return find_topic(tx, topic_id), True
+
+        def make() -> tuple[Topic, bool]:
+            with self._store.write(NAMES_LOCK) as tx:
+                found = None if mode == "new" else _newest_named(tx, name, "open")
+                if found is not None:
+                    return found, False
+                if is_named:
+                    require_distinct(tx, name)
+                insert_topic(tx, topic_id, name, text, mode, tx.now)
+                return Topic(topic_id, name, tx.now, "open", None, None, text, mode), True
+
+        return self._store.briefly(make)
 
     def _find_open(self, name: str) -> Topic | None:
         with self._store.look() as tx:
@@ -90,11 +95,15 @@ class Topics:
             if topic.is_home and topic.status == "open":
                 message = f"{topic_id} is the home topic of a room and closes with the room."
                 raise InvalidArgument(message, Advice("close_room"), field="topic_id")
-            was_open = close_topic(tx, topic_id, reason)
-            return find_topic(tx, topic_id), was_open
+            close_topic(tx, topic_id, reason)
+            if topic.status != "open":
+                return topic, False
+            return topic._replace(status="closed", closed_at=tx.now, close_reason=reason), True
 
     def rename(self, topic_id: str, name: str) -> Topic:
-        name = check_topic_name(name)
+        return self._store.briefly(partial(self._rename, topic_id, check_topic_name(name)))
+
+    def _rename(self, topic_id: str, name: str) -> Topic:
         with self._store.write(NAMES_LOCK) as tx:
             topic = find_topic(tx, topic_id)
             if topic.is_home:
@@ -108,7 +117,7 @@ class Topics:
             tx.run("rename_topic", topic_id=topic_id, name=name)
             tx.ring(topic_channel(topic_id))
             note_name(tx, name)
-            return find_topic(tx, topic_id)
+            return topic._replace(name=name)
 
 
 def make_home(tx: Transaction, topic_id: str, path: str, created_at: int) -> None:
@@ -125,10 +134,10 @@ def insert_topic(
     tx.ring(directory_channel())
 
 
-def close_topic(tx: Transaction, topic_id: str, reason: str | None) -> bool:
-    """Close a topic and wake the agents that wait on it. Returns whether it was open."""
+def close_topic(tx: Transaction, topic_id: str, reason: str | None) -> None:
+    """Close a topic, unless it is closed, and wake the agents that wait on it."""
     tx.ring(topic_channel(topic_id))
-    return tx.count("close_topic", topic_id=topic_id, reason=reason, now=tx.now) > 0
+    tx.run("close_topic", topic_id=topic_id, reason=reason, now=tx.now)
 
 
 def find_topic(tx: Transaction, topic_id: str) -> Topic:

@@ -25,7 +25,7 @@ from conch.ids import new_id
 from conch.lean import Any, NamedTuple, Protocol
 from conch.rooms.presence import renewal_ms
 from conch.rooms.waits import WaitNote
-from conch.storage.base import Store, Transaction
+from conch.storage.base import Row, Store, Transaction
 
 _FEW = 20
 _MOST_ROOMS = 20
@@ -155,7 +155,7 @@ class _Registration:
         own = processes.look_up(os.getpid())
         with store.write(agent_id) as tx:
             _refuse_second(tx, agent_id)
-            self._run(tx, "put_listener", **process_columns(own))
+            tx.run("put_listener", **self._columns(tx), **process_columns(own))
             tx.run("start_hearing", agent_id=agent_id, now=tx.now)
         self._note_renewal()
 
@@ -164,7 +164,7 @@ class _Registration:
         if time.monotonic() < self._renew_at:
             return
         with self._store.write(self._agent_id) as tx:
-            if not self._run(tx, "renew_listener"):
+            if not tx.count("renew_listener", **self._columns(tx)):
                 _refuse_second(tx, self._agent_id)
         self._note_renewal()
 
@@ -172,10 +172,9 @@ class _Registration:
         with suppress(StoreError), self._store.write(self._agent_id) as tx:  # if this fails, it expires
             tx.run("drop_listener", agent_id=self._agent_id, listener_id=self._listener_id)
 
-    def _run(self, tx: Transaction, statement: str, **given: object) -> int:
+    def _columns(self, tx: Transaction) -> Row:
         expires_at = tx.now + _MISSED_RENEWALS * self._renewal_ms * MILLISECOND
-        about = {"agent_id": self._agent_id, "listener_id": self._listener_id, "now": tx.now, "expires_at": expires_at}
-        return tx.count(statement, **about, **given)
+        return {"agent_id": self._agent_id, "listener_id": self._listener_id, "now": tx.now, "expires_at": expires_at}
 
     def _note_renewal(self) -> None:
         self._renew_at = time.monotonic() + self._renewal_ms / 1_000

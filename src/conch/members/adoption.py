@@ -7,10 +7,12 @@ and its history, under a generated name.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 
 from conch.agents.records import LOCK, Caller, label
 from conch.bells.base import seat_channel
-from conch.bus.peers import present_name
+from conch.bus.peers import present_name_in_room
 from conch.errors import AdoptionRejected, Advice, some_of
 from conch.host.beads import WorkItem, in_progress_items
 from conch.host.paths import Scope, classify, make_scope, parse_scope, shown
@@ -18,10 +20,10 @@ from conch.host.workspaces import folds_case, workspace_root
 from conch.lean import Any, NamedTuple, json
 from conch.members.names import Agent, find_agent, load_itself, no_agent, take_over_name, to_agent
 from conch.notices import activity
-from conch.notices.events import ProtocolEvent, insert_event, load_event
+from conch.notices.events import ProtocolEvent, insert_event, load_event, to_protocol_event
 from conch.rooms.log import append_event
 from conch.rooms.presence import Rooms, admit
-from conch.rooms.room import Room, Snapshot, save_room
+from conch.rooms.room import Room, Snapshot, expect_called, save_room
 from conch.storage.base import NO_LIMIT, Row, Transaction
 
 NO_EVIDENCE = "no_unfinished_work"  # the reason of a refusal that a person may overrule
@@ -71,31 +73,36 @@ class Adoption:
             if not is_again:
                 _require_gone(snapshot, caller, prior)
         if is_again:
-            return self._adopt_again(caller, room_id, name)
+            return self._rooms.briefly(partial(self._adopt_again, caller, room_id, name))
         within = parse_scope(scope, snapshot.room.canonical_path)
         traces = _find_traces(snapshot.room.canonical_path)  # runs git and bd, so outside of any transaction
-        with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
-            prior = _find(tx, snapshot, name)
-            _require_gone(snapshot, caller, prior)
-            past = _load_past(tx, snapshot.room, prior, caller.agent_id)
-            evidence = _require_evidence(traces, past, within, prior, _CONFIRMED if confirmed else None)
-            moved = self._move_work(tx, snapshot, prior["agent_id"], caller.agent_id)  # logged before the names change
-            event = self._move(tx, snapshot, caller, prior, shown(scope, within.path), evidence)
-            agent = load_itself(tx, snapshot, caller)
-            return Adopted(agent, event, evidence, snapshot.room.owner if past.holds_stick else None, moved)
+
+        def become() -> tuple[Agent, Callable[[], list[Row]], Evidence, str | None, Moved]:
+            with self._rooms.change(caller, room_id, LOCK, ahead=partial(expect_called, name)) as (tx, snapshot):
+                prior, own = _find(tx, snapshot, name), load_itself(tx, snapshot, caller)
+                _require_gone(snapshot, caller, prior)
+                past = _load_past(tx, snapshot.room, prior, caller.agent_id)
+                evidence = _require_evidence(traces, past, within, prior, _CONFIRMED if confirmed else None)
+                moved = self._move_work(tx, snapshot, prior["agent_id"], caller.agent_id)  # before the names change
+                event = self._move(tx, snapshot, caller, prior, shown(scope, within.path), evidence)
+                agent = own._replace(name=prior["name"], role=prior["role"] or own.role, is_registered=True)
+                return agent, event, evidence, snapshot.room.owner if past.holds_stick else None, moved
+
+        agent, event, evidence, holder, moved = self._rooms.briefly(become)
+        (row,) = event()
+        return Adopted(agent, to_protocol_event(row), evidence, holder, moved)
 
     def _adopt_again(self, caller: Caller, room_id: str, name: str) -> Adopted:
         """The same answer again. Its first reply may be lost, and `give_back` may have undone a part of it."""
         with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
-            resumed = _find_resumed(tx, room_id, caller.agent_id)
+            resumed, own = _find_resumed(tx, room_id, caller.agent_id), load_itself(tx, snapshot, caller)
             if resumed is None:  # the store was replaced meanwhile
                 raise no_agent(name, [])
             prior_id, event_id = resumed
             event = load_event(tx, event_id)
             moved = self._move_work(tx, snapshot, prior_id, caller.agent_id, event.created_at)
             evidence = Evidence(event.payload["resume_reason"], event.payload["evidence"], event.bead_id)
-            holds_stick = snapshot.room.owner == prior_id
-            return Adopted(load_itself(tx, snapshot, caller), event, evidence, prior_id if holds_stick else None, moved)
+            return Adopted(own, event, evidence, prior_id if snapshot.room.owner == prior_id else None, moved)
 
     def give_back(self, caller: Caller, room_id: str, moved: Moved) -> None:
         """Let other agents have what they may wait for, if the reply of an adoption did not reach the caller.
@@ -141,7 +148,8 @@ class Adoption:
 
     def _move(
         self, tx: Transaction, snapshot: Snapshot, caller: Caller, prior: Row, scope: str, evidence: Evidence
-    ) -> ProtocolEvent:
+    ) -> Callable[[], list[Row]]:
+        """Returns what reads the notice of it after the commit."""
         room_id, name, member = snapshot.room.room_id, prior["name"], snapshot.member(caller.agent_id)
         prior_name = take_over_name(tx, snapshot.room, prior["agent_id"], name, caller.agent_id)
         tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=prior["role"], now=tx.now)
@@ -157,7 +165,7 @@ class Adoption:
         names = {"prior_agent_id": prior["agent_id"], "prior_name": prior_name, "former_name": member.name}
         # The timeline shows the agent under the name that it has from now on.
         activity.record(tx, room_id, "RESUME", member._replace(name=name), event_id, names)
-        return load_event(tx, event_id)
+        return tx.last("find_protocol_event", event_id=event_id)
 
     def _move_work(
         self, tx: Transaction, snapshot: Snapshot, prior_id: str, agent_id: str, until: int | None = None
@@ -186,7 +194,7 @@ def _find_resumed(tx: Transaction, room_id: str, agent_id: str) -> tuple[str, st
 
 
 def _find(tx: Transaction, snapshot: Snapshot, name: str) -> Row:
-    return find_agent(tx, snapshot, present_name(tx, snapshot.room.topic_id, name))
+    return find_agent(tx, snapshot, present_name_in_room(tx, snapshot.room.room_id, name))
 
 
 def _find_workers(tx: Transaction, snapshot: Snapshot, items: list[WorkItem]) -> list[Row]:
@@ -289,8 +297,9 @@ def _load_past(tx: Transaction, room: Room, agent: Row, caller_id: str) -> _Past
     reserved = tx.all("reservations_of", agent_id=agent_id, room_id=room_id)
     if agent_ids:
         reserved += tx.all("expired_reservations_of", agent_ids=agent_ids, room_id=room_id)
-    active = tx.all("active_reservations", room_id=room_id, after="", lapsed=tx.now, limit=NO_LIMIT)
-    held = [row["scope_key"] for row in active if row["agent_id"] not in (agent_id, caller_id)]
+    active = tx.all("active_reservations", room_id=room_id, after="", lapsed=0, limit=NO_LIMIT)
+    others = [row for row in active if row["agent_id"] not in (agent_id, caller_id)]
+    held = [row["scope_key"] for row in others if row["expires_at"] > tx.now]
     if _had_stick(tx, room, agent_ids, caller_id):
         reserved.append({"scope_key": _EVERYTHING.key, "bead_id": None})
     return _Past(agent["name"], agent_ids, reserved, held, room.owner in agent_ids)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from conch.agents.records import Caller, is_person
 from conch.bus.peers import enter_as_itself, expect_own_peer
 from conch.bus.topics import close_topic, make_home
@@ -14,7 +16,7 @@ from conch.rooms.log import Event, append_event, expect_event, latest_grant
 from conch.rooms.presence import Lease, Rooms, member_columns, require_open
 from conch.rooms.room import Member, Room, Shown, Snapshot, expect_shown, save_room
 from conch.scopes.overlaps import Reservation, release_all
-from conch.storage.base import NO_LIMIT, Store, Transaction
+from conch.storage.base import NO_LIMIT, NOW, Store, Transaction
 from conch.warnings import Warnings, warning
 
 if TYPE_CHECKING:
@@ -59,33 +61,32 @@ class Membership:
         directory = canonicalize(context_path)
         while True:
             room_id, topic_id, created, warnings = self._find_or_create(directory, force_new)
-            with self._store.write(room_id) as tx:
-                expect_own_peer(tx, topic_id, caller)
-                expect_shown(tx, room_id, limit)
-                snapshot = self._rooms.load(tx, room_id, caller.agent_id)
-                if snapshot.room.state == "closed":
-                    continue  # closed since we found it: a new room takes its place
-                snapshot = self._entered(tx, snapshot, caller)
-                shown = snapshot.roll.shown(limit=limit)
-                snapshot.find(snapshot.expected)  # read now, because nothing can be read after the transaction
-                snapshot.member(caller.agent_id)
-                snapshot.look_around().roll.mark_gone(tx)
-                return Joined(snapshot, shown, created, warnings)
+            joined = self._store.briefly(partial(self._join, caller, room_id, topic_id, limit))
+            if joined is not None:
+                return Joined(*joined, created, warnings)
 
-    def _entered(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> Snapshot:
-        """The room after the caller has entered it. Only a new member, or one that comes back, changes the list."""
-        member = snapshot.find(caller.agent_id)
-        room = self._enter(tx, snapshot, caller)
-        if member is None or member.is_gone:
-            tx.forget()
-            return self._rooms.snapshot(tx, room)
-        present = member._replace(
-            last_seen_at=tx.now,
-            process=caller.process,
-            session_kind=caller.session_kind,
-            display_name=caller.display_name,
-        )
-        return snapshot.with_room(room).with_member(present)
+    def _join(self, caller: Caller, room_id: str, topic_id: str, limit: int) -> tuple[Snapshot, Shown] | None:
+        """The room with the caller, and the members to list.
+
+        None if the room was closed since it was found. Then a new one takes its place.
+        """
+        with self._store.write(room_id) as tx:
+            tx.run("touch_agent", agent_id=caller.agent_id, now=NOW)
+            expect_own_peer(tx, topic_id, caller)
+            expect_shown(tx, room_id, limit)
+            if caller.overridden:  # such a join is always logged
+                expect_event(tx)
+            snapshot = self._rooms.load(tx, room_id, caller.agent_id)
+            if snapshot.room.state == "closed":
+                return None
+            snapshot.find(snapshot.expected)  # read now, because nothing can be read after the transaction
+            before, present = snapshot.find(caller.agent_id), self._place(tx, snapshot, caller)
+            joined = snapshot.with_member(present)
+            shown = joined.roll.shown(limit=limit)
+            if before is None or before.is_gone:
+                shown = _shown_with(shown, present, limit, was_gone=before is not None)
+            joined.look_around().roll.mark_gone(tx)
+            return joined.with_room(self._seat(tx, snapshot, caller, present)), shown
 
     def _find_or_create(self, directory: str, force_new: bool) -> tuple[str, str, bool, Warnings]:
         """The ids of the room and of its home topic, whether it is new, and warnings."""
@@ -112,42 +113,47 @@ class Membership:
         room_id = new_id("room")
         with self._store.write(room_id) as tx:
             topic_id = new_id("topic")
-            if tx.count("insert_room", room_id=room_id, canonical_path=path, topic_id=topic_id, now=tx.now):
+            if tx.count("insert_room", room_id=room_id, canonical_path=path, topic_id=topic_id, now=NOW):
                 make_home(tx, topic_id, path, tx.now)
-            row = tx.one("rooms_at", paths=[path])
-            if row is None:
-                raise StoreCorrupt(f"The index of the rooms has lost the room at {path}.", Advice("verify_store"))
+            found = tx.last("rooms_at", paths=[path])
+        row = next(iter(found()), None)
+        if row is None:
+            raise StoreCorrupt(f"The index of the rooms has lost the room at {path}.", Advice("verify_store"))
         return row["room_id"], row["topic_id"], row["room_id"] == room_id
 
-    def _enter(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> Room:
-        room, member = snapshot.room, snapshot.find(caller.agent_id)
-        columns = member_columns(caller)
-        tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
-        peer = enter_as_itself(tx, room.topic_id, caller)
-        # A new member goes to the end of the sequence. A person only watches, unless `take_turns` is called.
-        ordinal = _place_at_the_end(tx, room) if member is None else member.ordinal
-        if member is None:
-            tx.run(
-                "insert_member",
-                room_id=room.room_id,
-                agent_id=caller.agent_id,
-                name=peer.agent_name,
-                ordinal=ordinal,
-                takes_turns=0 if is_person(caller.agent_id) else 1,
-                now=tx.now,
-                **columns,
-            )
+    def _place(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> Member:
+        """The caller as a member of the room, with its place and its name there."""
+        member, peer = snapshot.find(caller.agent_id), enter_as_itself(tx, snapshot.room.topic_id, caller)
+        return Member(
+            agent_id=caller.agent_id,
+            name=member.name if member else peer.agent_name,
+            # A new member goes to the end of the sequence. A person only watches, unless `take_turns` is called.
+            ordinal=member.ordinal if member else _place_at_the_end(tx, snapshot.room),
+            joined_at=member.joined_at if member else tx.now,
+            last_seen_at=tx.now,
+            process=caller.process,
+            session_kind=caller.session_kind,
+            display_name=caller.display_name,
+            takes_turns=member.takes_turns if member else not is_person(caller.agent_id),
+        )
+
+    def _seat(self, tx: Transaction, snapshot: Snapshot, caller: Caller, member: Member) -> Room:
+        """Record a member that enters the room."""
+        room, columns, is_new = snapshot.room, member_columns(caller), snapshot.find(caller.agent_id) is None
+        if is_new:
+            seat = {"name": member.name, "ordinal": member.ordinal, "takes_turns": int(member.takes_turns)}
+            tx.run("insert_member", room_id=room.room_id, agent_id=caller.agent_id, now=tx.now, **seat, **columns)
         else:
             tx.run("update_member_process", room_id=room.room_id, agent_id=caller.agent_id, **columns)
         # Every join under a chosen id is logged, so that the log shows who acted under which id.
-        if member is None or caller.overridden:
-            details = {"ordinal": ordinal} | ({"agent_id_override": True} if caller.overridden else {})
+        if is_new or caller.overridden:
+            details = {"ordinal": member.ordinal} | ({"agent_id_override": True} if caller.overridden else {})
             return self._log(tx, snapshot, "join", caller, details=details)[1]
         return room
 
     def take_turns(self, caller: Caller, room_id: str) -> Snapshot:
         """Give the caller a place in the sequence. Agents have one already; people only watch until they ask."""
-        with self._rooms.change(caller, room_id) as (tx, snapshot):
+        with self._rooms.change(caller, room_id, ahead=_expect_log) as (tx, snapshot):
             member = snapshot.member(caller.agent_id)
             if member.takes_turns:
                 return snapshot
@@ -158,7 +164,12 @@ class Membership:
 
     def leave_path(self, caller: Caller, room_id: str) -> Room:
         """Leave the room. An owner must hand over the stick first; a stick reserved for the caller becomes free."""
-        with self._rooms.change(caller, room_id) as (tx, snapshot):
+
+        def expect(tx: Transaction, room_id: str) -> None:
+            tx.ahead("reservations_of", agent_id=caller.agent_id, room_id=room_id)
+            expect_event(tx)
+
+        with self._rooms.change(caller, room_id, ahead=expect) as (tx, snapshot):
             member = snapshot.member(caller.agent_id)
             if snapshot.room.owner == caller.agent_id:
                 raise StickHeld(
@@ -171,17 +182,24 @@ class Membership:
 
     def enter(self, caller: Caller, room_id: str) -> Room:
         """Join this very room, unless the caller is in it already."""
+        return self._store.briefly(partial(self._enter, caller, room_id))
+
+    def _enter(self, caller: Caller, room_id: str) -> Room:
         with self._store.write(room_id) as tx:
+            tx.run("touch_agent", agent_id=caller.agent_id, now=NOW)
             snapshot = self._rooms.load(tx, room_id)
             require_open(snapshot)
             if snapshot.find(caller.agent_id) is None:
-                self._enter(tx, snapshot, caller)
+                self._seat(tx, snapshot, caller, self._place(tx, snapshot, caller))
             return snapshot.room
 
     def kick(self, person: Person, room_id: str, agent_id: str, reason: str) -> Kicked:
         """End the membership of another member, by a person. Its reservations end and its stick becomes free. The next
         owner gets the handoff that the member had.
         """
+        return self._rooms.briefly(partial(self._kick, person, room_id, agent_id, reason))
+
+    def _kick(self, person: Person, room_id: str, agent_id: str, reason: str) -> Kicked:
         with self._rooms.change(person.caller, room_id) as (tx, snapshot):
             member, room = snapshot.member(agent_id), snapshot.room
             if agent_id == person.caller.agent_id:
@@ -204,7 +222,15 @@ class Membership:
 
         Observers, and members whose process is gone, may be left out. They keep their order, after the others.
         """
-        with self._rooms.change(caller, room_id) as (tx, snapshot):
+        self._rooms.briefly(partial(self._reorder, caller, room_id, order))
+        return self._rooms.get_state(None, room_id)
+
+    def _reorder(self, caller: Caller, room_id: str, order: list[str]) -> None:
+        def expect(tx: Transaction, room_id: str) -> None:
+            tx.ahead("room_members", room_id=room_id)
+            expect_event(tx)
+
+        with self._rooms.change(caller, room_id, ahead=expect) as (tx, snapshot):
             order = _whole_order(snapshot, order)
             for ordinal, agent_id in enumerate(order):
                 tx.run("update_ordinal", room_id=room_id, agent_id=agent_id, ordinal=ordinal)
@@ -212,14 +238,14 @@ class Membership:
             pointed = next((m for m in snapshot.roll.everyone() if m.ordinal == snapshot.room.sequence_index), None)
             index = order.index(pointed.agent_id) if pointed else 0
             names = [snapshot.member(agent_id).name for agent_id in order]
-            details = {"order": order, "names": names, "sequence_index": index}
-            _, room = self._log(tx, snapshot, "reorder", caller, details=details)
-            return self._rooms.load_present(tx, [room])[0]
+            self._log(
+                tx, snapshot, "reorder", caller, details={"order": order, "names": names, "sequence_index": index}
+            )
 
     def set_room_policy(self, caller: Caller, room_id: str, policy: dict[str, Any]) -> Snapshot:
         """Override settings for this room; null restores the installation's default."""
         check_policy({name: value for name, value in policy.items() if value is not None})
-        with self._rooms.change(caller, room_id) as (tx, snapshot):
+        with self._rooms.change(caller, room_id, ahead=_expect_log) as (tx, snapshot):
             merged = {**json.loads(snapshot.room.policy_json), **policy}
             overrides = {name: value for name, value in merged.items() if value is not None}
             if not _HEARTBEAT.isdisjoint(policy):  # other values must not fail because of what an older version stored
@@ -229,7 +255,7 @@ class Membership:
     def append_note(self, caller: Caller, room_id: str, note: str) -> Event:
         """Add a note to the room's log. The stick stays where it is."""
         check_length("note", note, self._settings.max_note_chars, "max_note_chars")
-        with self._rooms.change(caller, room_id, ahead=lambda tx, _: expect_event(tx)) as (tx, snapshot):
+        with self._rooms.change(caller, room_id, ahead=_expect_log) as (tx, snapshot):
             return self._log(tx, snapshot, "note", caller, details={"note": note})[0]
 
     def close_room(
@@ -237,7 +263,8 @@ class Membership:
     ) -> Room:
         """Close the room; only its owner may. The log stays, and joining the path again opens a new room."""
         check_length("reason", reason or "", self._settings.max_reason_chars, "max_reason_chars")
-        with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
+        lease = Lease(lease_id, expected_turn_id)
+        with self._rooms.change(caller, room_id, lease=lease, ahead=_expect_log) as (tx, snapshot):
             close_topic(tx, snapshot.room.topic_id, reason)
             return self._log(tx, snapshot, "close", caller, reason=reason)[1]
 
@@ -254,6 +281,18 @@ class Membership:
         event, room = append_event(tx, snapshot.room, event_type, by=caller.agent_id, reason=reason, details=details)
         save_room(tx, room)
         return event, room
+
+
+def _expect_log(tx: Transaction, room_id: str) -> None:
+    expect_event(tx)
+
+
+def _shown_with(shown: Shown, present: Member, limit: int, was_gone: bool) -> Shown:
+    """The members to list, with one that has just come, or come back."""
+    if any(member.agent_id == present.agent_id for member in shown.members):
+        return shown
+    members = sorted([*shown.members, present], key=lambda member: member.ordinal)
+    return Shown(members[:limit], shown.gone - was_gone)
 
 
 def _place_at_the_end(tx: Transaction, room: Room) -> int:

@@ -7,6 +7,7 @@ had it.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 
 from conch.agents.connections import live_connections
@@ -54,15 +55,21 @@ class Registration:
         """
         if name is not None:
             check_name(name)
-        with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
+        return self._rooms.briefly(partial(self._register, caller, room_id, name, role, by_command))
+
+    def _register(self, caller: Caller, room_id: str, name: str | None, role: str | None, by_command: bool) -> Agent:
+        with self._rooms.change(caller, room_id, LOCK, ahead=partial(_expect_itself, caller)) as (tx, snapshot):
             before = load_itself(tx, snapshot, caller)
+            is_timed = name is not None and by_command and not _has_harness(tx, caller)
             if name is not None and name != before.name:
                 _require_free(tx, snapshot, caller, name)
-                _rename(tx, snapshot.room, caller.agent_id, name)
+                _rename(tx, snapshot.room, _plan_renaming(tx, snapshot.room, caller.agent_id, name))
             tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=role, now=tx.now)
-            if name is not None and by_command and not _has_harness(tx, caller):
+            if is_timed:
                 live_by_timer(tx, caller.agent_id)
-            after = load_itself(tx, snapshot, caller)
+            after = before._replace(
+                name=name or before.name, role=before.role if role is None else role, is_registered=True
+            )
             # Presence alone is not a change worth recording.
             if after._replace(last_seen_at=0) != before._replace(last_seen_at=0):
                 details = {"role": after.role, "former_name": before.name}
@@ -78,7 +85,7 @@ class Registration:
 
     def heartbeat(self, caller: Caller, room_id: str) -> Agent:
         """Record that the caller is still working."""
-        with self._rooms.change(caller, room_id) as (tx, snapshot):
+        with self._rooms.change(caller, room_id, ahead=partial(_expect_itself, caller)) as (tx, snapshot):
             return load_itself(tx, snapshot, caller)
 
     def find(self, room_id: str, text: str) -> Agent:
@@ -151,6 +158,11 @@ def check_name(name: str) -> None:
         raise InvalidAgentName(message, field="name")
 
 
+def _expect_itself(caller: Caller, tx: Transaction, room_id: str) -> None:
+    """Fetch ahead what `load_itself` reads."""
+    tx.ahead("room_agent", room_id=room_id, agent_id=caller.agent_id)
+
+
 def load_itself(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Agent:
     """The caller as an agent of the room, without reading the others."""
     row = tx.one("room_agent", room_id=snapshot.room.room_id, agent_id=caller.agent_id)
@@ -189,34 +201,54 @@ def to_agent(row: Row, snapshot: Snapshot) -> Agent:
 # -- giving names
 
 
-def _rename(tx: Transaction, room: Room, agent_id: str, name: str) -> list[Row]:
-    """Give a member a name that is free in the room. If no other agent has it, it is also the agent's name elsewhere.
+class _Renaming(NamedTuple):
+    """What changes when a member gets a name that is free in the room.
 
-    The caller holds the agents' lock. The agent keeps its names in other rooms, and its former name still refers to
-    it. Returns the renamed peers, as they were before.
+    If no other agent has it, it is also the agent's name elsewhere. The agent keeps its names in other rooms, and its
+    former name still refers to it.
     """
+
+    agent_id: str
+    name: str
+    peers: list[Row]
+    """As they were before."""
+    is_everywhere: bool
+
+
+def _plan_renaming(tx: Transaction, room: Room, agent_id: str, name: str, after: _Renaming | None = None) -> _Renaming:
+    """The caller holds the agents' lock. `after` is another renaming that comes first."""
+    own, agent = tx.one("own_peer", topic_id=room.topic_id, agent_id=agent_id), tx.one("find_agent", agent_id=agent_id)
+    assert agent is not None
+    former = tx.all("free_peers_named", agent_id=agent_id, name=agent["name"])
+    named = tx.one("agent_named", name=name)
+    given_up = after is not None and after.is_everywhere and named is not None and named["agent_id"] == after.agent_id
+    is_everywhere = named is None or given_up
+    return _Renaming(
+        agent_id, name, [each for each in (own, *(former if is_everywhere else ())) if each], is_everywhere
+    )
+
+
+def _rename(tx: Transaction, room: Room, renaming: _Renaming) -> None:
+    agent_id, name = renaming.agent_id, renaming.name
     tx.run("rename_member", room_id=room.room_id, agent_id=agent_id, name=name)
     note_name(tx, name)
-    own = tx.one("own_peer", topic_id=room.topic_id, agent_id=agent_id)
-    peers = [] if own is None else [own]
-    if tx.one("agent_named", name=name) is None:
-        agent = tx.one("find_agent", agent_id=agent_id)
-        assert agent is not None
-        peers += tx.all("free_peers_named", agent_id=agent_id, name=agent["name"])
+    if renaming.is_everywhere:
         tx.run("rename_agent", agent_id=agent_id, name=name)
-    for peer in peers:
+    for peer in renaming.peers:
         rename_peer(tx, peer, name)
-    return peers
 
 
 def take_over_name(tx: Transaction, room: Room, prior_id: str, name: str, agent_id: str) -> str:
     """Give a member's name, and the questions asked under it, to another member. Returns the first one's new name."""
-    prior_name = _generate_name(tx, room, prior_id)
+    given_up = _plan_renaming(tx, room, prior_id, _generate_name(tx, room, prior_id))
+    taken = _plan_renaming(tx, room, agent_id, name, after=given_up)
+    heirs = [tx.one("own_peer", topic_id=peer["topic_id"], agent_id=agent_id) for peer in given_up.peers]
     # The prior agent gives up the name first, because a name refers to one agent only.
-    for peer in _rename(tx, room, prior_id, prior_name):
-        hand_over_names(tx, peer, agent_id)
-    _rename(tx, room, agent_id, name)
-    return prior_name
+    _rename(tx, room, given_up)
+    for peer, heir in zip(given_up.peers, heirs, strict=True):
+        hand_over_names(tx, peer, heir)
+    _rename(tx, room, taken)
+    return given_up.name
 
 
 def _find_holder(tx: Transaction, room: Room, name: str) -> Row | None:

@@ -10,6 +10,7 @@ agents had when it was sent.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from conch.agents.records import Caller, label
@@ -35,7 +36,7 @@ from conch.rooms.handoffs import Handoff
 from conch.rooms.log import Event
 from conch.rooms.presence import Rooms
 from conch.rooms.room import Member, Room, Snapshot, expect_called
-from conch.storage.base import Row, Store, Transaction
+from conch.storage.base import NOW, Row, Store, Transaction
 from conch.warnings import Warnings
 
 _Payload = dict[str, Any]
@@ -122,22 +123,27 @@ class Notices:
         scope: str | None = None,
     ) -> Sent:
         """Send an event to one member of the room, given by name or agent_id. RateLimited after too many."""
-        from conch.bus.peers import present_name  # not at the top: reserving and handing over need neither
+        from conch.bus.peers import present_name_in_room  # not at the top: reserving and handing over need neither
         from conch.host.beads import check_bead
 
         checked = _check_payload(event_type, payload, self._settings.max_handoff_bytes)
         root = self._rooms.root(room_id)
         within = None if scope is None else shown(scope, parse_scope(scope, root).path)
         warnings = check_bead(root, bead_id)
-        with self._rooms.change(caller, room_id, ahead=partial(expect_called, to_agent)) as (tx, snapshot):
-            sender = snapshot.member(caller.agent_id)
-            recipient = find_recipient(snapshot, present_name(tx, snapshot.room.topic_id, to_agent))
-            posted = post(tx, snapshot.room, event_type, checked, sender, recipient, sender, bead_id, within)
-            if posted.is_new:
-                # An heir may get the notice later; the timeline keeps its first recipient.
-                first = {"to_agent_id": recipient.agent_id}
-                activity.record(tx, room_id, event_type, sender, posted.event_id, first)
-            return Sent(load_event(tx, posted.event_id), warnings)
+
+        def send() -> Callable[[], list[Row]]:
+            with self._rooms.change(caller, room_id, ahead=partial(expect_called, to_agent)) as (tx, snapshot):
+                sender = snapshot.member(caller.agent_id)
+                recipient = find_recipient(snapshot, present_name_in_room(tx, room_id, to_agent))
+                posted = post(tx, snapshot.room, event_type, checked, sender, recipient, sender, bead_id, within)
+                if posted.is_new:
+                    # An heir may get the notice later; the timeline keeps its first recipient.
+                    first = {"to_agent_id": recipient.agent_id}
+                    activity.record(tx, room_id, event_type, sender, posted.event_id, first)
+                return tx.last("find_protocol_event", event_id=posted.event_id)
+
+        (row,) = self._rooms.briefly(send)()
+        return Sent(to_protocol_event(row), warnings)
 
     def inbox(
         self,
@@ -171,11 +177,18 @@ class Notices:
         """Mark a received event `seen` or `accepted`. `accepted` is final; marking again changes nothing."""
         with self._store.look() as tx:
             room_id = _load_received(tx, event_id, caller).room_id
-        with self._rooms.change(caller, room_id, even_closed=True) as (tx, snapshot):
-            _load_received(tx, event_id, caller)  # again under the lock: an adoption may have moved the event
-            if tx.count("mark_seen" if mark == "seen" else "mark_accepted", event_id=event_id, now=tx.now):
+
+        def expect(tx: Transaction, room_id: str) -> None:
+            tx.ahead("find_protocol_event", event_id=event_id)
+
+        with self._rooms.change(caller, room_id, even_closed=True, ahead=expect) as (tx, snapshot):
+            event = _load_received(tx, event_id, caller)  # again under the lock: an adoption may have moved the event
+            if event.state == "unread" or (mark == "accepted" and event.state != "accepted"):
+                tx.run("mark_seen" if mark == "seen" else "mark_accepted", event_id=event_id, now=tx.now)
                 activity.record(tx, room_id, mark, snapshot.member(caller.agent_id), event_id)
-            return load_event(tx, event_id)
+                accepted_at = tx.now if mark == "accepted" else None
+                event = event._replace(state=mark, seen_at=event.seen_at or tx.now, accepted_at=accepted_at)
+            return event
 
 
 def _load_received(tx: Transaction, event_id: str, caller: Caller) -> ProtocolEvent:
@@ -310,25 +323,33 @@ def post(
     both = {"to_agent_id": recipient.agent_id, "caused_by": cause.agent_id}
     same = {"event_type": event_type, "room_id": room.room_id, "bead_id": bead_id, "scope": scope}
     text = json.dumps(payload, ensure_ascii=False)
-    repeated = tx.one("repeat_protocol_event", payload_json=text, now=tx.now, **both, **same)
+    is_limited = _priority(payload) > _FIRST
+    if is_limited:
+        tx.ahead("earlier_protocol_event", now=NOW, **_flood(both))
+    repeated = tx.one("unread_protocol_event", payload_json=text, **both, **same)
     if repeated is not None:
+        tx.run("repeat_protocol_event", event_id=repeated["event_id"], now=tx.now)
         return Posted(repeated["event_id"], is_new=False)
-    if _priority(payload) > _FIRST:
+    if is_limited:
         _refuse_flood(tx, recipient, both)
     new = insert_event(tx, room, event_type, payload, sender, recipient, bead_id, scope, caused_by=cause.agent_id)
     return Posted(new, is_new=True)
 
 
 def _refuse_flood(tx: Transaction, recipient: activity.Named, both: Row) -> None:
-    since, skipped = tx.now - MINUTE, MOST_PER_MINUTE - 1
-    first = tx.one("earlier_protocol_event", since=since, now=tx.now, skipped=skipped, **both)
+    first = tx.one("earlier_protocol_event", now=tx.now, **_flood(both))
     if first is not None:
-        seconds = -((since - first["created_at"]) // SECOND)
+        seconds = -((tx.now - MINUTE - first["created_at"]) // SECOND)
         message = (
             f"{label(recipient.agent_id, recipient.name)} got {MOST_PER_MINUTE} notices from you in the last minute, "
             f"and more are not stored. Try again in {seconds} s."
         )
         raise RateLimited(message, limit=MOST_PER_MINUTE, retry_after_seconds=seconds)
+
+
+def _flood(both: Row) -> Row:
+    """What to ask for the oldest of the notices that are too many."""
+    return {**both, "span": MINUTE, "skipped": MOST_PER_MINUTE - 1}
 
 
 def _priority(payload: _Payload) -> int:

@@ -29,7 +29,7 @@ from conch.host import processes
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.lean import NamedTuple, Protocol
 from conch.rooms.room import Member, Roll, Room, Shown, Snapshot, load_room
-from conch.storage.base import NO_LIMIT, Afterwards, Reader, Row, Store, Transaction
+from conch.storage.base import NO_LIMIT, NOW, Afterwards, Made, Reader, Row, Store, Transaction
 
 _SHORTEST_RENEWAL_MS = 50  # even with a very short policy, presence must not flood the store with writes
 _MINUTE_MS = 60_000
@@ -77,6 +77,7 @@ class Rooms:
         `ahead` fetches ahead what the change will need.
         """
         with self._store.write(room_id, *locks) as tx:
+            tx.run("touch_agent", agent_id=caller.agent_id, now=NOW)
             ahead(tx, room_id)
             snapshot = self.load(tx, room_id, caller.agent_id)
             admit(tx, snapshot, caller, lease, even_closed)
@@ -84,6 +85,10 @@ class Rooms:
             yield tx, touched
             touched.roll.mark_gone(tx)
         self._note_touch(caller)  # only now: a transaction that fails has recorded nothing
+
+    def briefly(self, work: Callable[[], Made]) -> Made:
+        """Make a change of a room that may have to read much; see `Store.briefly`."""
+        return self._store.briefly(work)
 
     @contextmanager
     def look(
@@ -216,6 +221,7 @@ class Rooms:
             if _is_gone(member, caller):  # a command that outlives its harness must not keep the agent alive
                 return False
             with self._store.write(snapshot.room.room_id) as tx:
+                tx.run("touch_agent", agent_id=caller.agent_id, now=NOW)
                 _touch(tx, snapshot, caller)
         self._note_touch(caller)
         return due
@@ -373,9 +379,8 @@ def member_columns(caller: Caller) -> Row:
 
 
 def _touch(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Snapshot:
-    """Record that a member is here now, and return the updated room. It is cheap inside a write that happens anyway."""
+    """Record in which process a member is here now, and return the updated room."""
     member = snapshot.member(caller.agent_id)
-    tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
     if _moved(member, caller):
         tx.run(
             "update_member_process",

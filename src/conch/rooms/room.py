@@ -19,7 +19,7 @@ from conch.errors import Advice, UnknownMember, UnknownRoom
 from conch.host import processes
 from conch.host.processes import Life, Process
 from conch.lean import Any, Literal, NamedTuple, json
-from conch.storage.base import NO_LIMIT, Reader, Row, Transaction
+from conch.storage.base import NO_LIMIT, NOW, Reader, Row, Transaction
 
 Liveness = Literal["active", "stale", "evicted"]
 Kind = Literal["agent", "observer", "person"]
@@ -122,15 +122,17 @@ def expect_walk(tx: Transaction, room_id: str, agent_id: str) -> bool:
 
 
 def expect_called(text: str, tx: Transaction, room_id: str) -> None:
-    """Fetch ahead what `Snapshot.called` asks about a name or an agent_id."""
+    """Fetch ahead what `present_name_in_room` and `Snapshot.called` ask about a name or an agent_id."""
     if text.isprintable():
         tx.ahead("member_called", room_id=room_id, name=text)
         tx.ahead("some_members", room_id=room_id, agent_ids=[text])
+        tx.ahead("peer_named_in_room", room_id=room_id, agent_name=text)
 
 
 def expect_shown(tx: Transaction, room_id: str, limit: int) -> None:
-    """Fetch ahead what `Roll.shown` reads in a room where no member is gone."""
+    """Fetch ahead what `Roll.shown` reads, unless it finds members that are gone and not marked yet."""
     tx.ahead("count_members", room_id=room_id, is_gone=1)
+    tx.ahead("gone_holders", room_ids=[room_id], now=NOW)
     places = {"after": -1, "through": NO_LIMIT, "wrap": -1}
     tx.ahead("members_from", room_id=room_id, seen_since=0, limit=min(limit, _LARGEST_CHUNK), **places)
 

@@ -11,7 +11,7 @@ from functools import partial
 from conch.agents.records import Caller
 from conch.calls import Call
 from conch.clock import MINUTE, to_iso
-from conch.errors import RateLimited, no_cursor
+from conch.errors import ConchError, RateLimited, no_cursor
 from conch.host.paths import Scope, parse_scope, shown
 from conch.ids import new_id
 from conch.lean import TYPE_CHECKING, NamedTuple
@@ -79,19 +79,36 @@ class Reservations:
             from conch.host.beads import check_bead  # few workspaces have Beads
 
             warnings = check_bead(root, bead_id)
+        decide = partial(self._decide, caller, room_id, scope, wanted, ttl_minutes, takeover_stale, bead_id, call)
+        decided = self._rooms.briefly(decide)
+        if isinstance(decided, ConchError):
+            raise decided  # after the commit, which keeps the notices
+        return decided._replace(warnings=warnings + decided.warnings)
+
+    def _decide(
+        self,
+        caller: Caller,
+        room_id: str,
+        scope: str,
+        wanted: Scope,
+        ttl_minutes: int,
+        takeover_stale: bool,
+        bead_id: str | None,
+        call: Call | None,
+    ) -> Grant | ConchError:
+        """Grant the scope, or refuse it. The owners learn of a refusal too."""
         with self._rooms.change(caller, room_id, ahead=_expecting(wanted)) as (tx, snapshot):
             found = find_overlapping(tx, snapshot, wanted)
             blocking = [held for held in found if held.reservation.is_active and not _is_of(held, caller)]
             granted = not blocking or (
                 takeover_stale and all(held.reservation.liveness != "active" for held in blocking)
             )
-            # The owners learn of a refusal too.
+            warnings = _warn_of_stick(tx, snapshot, caller) if granted else []
             is_known = _record_incursions(tx, snapshot, caller, shown(scope, wanted.path), blocking, granted)
             if granted:
                 _archive(tx, snapshot, caller, found)
                 mine = _own_exact(found, caller)
                 until = tx.now + ttl_minutes * MINUTE
-                warnings += _warn_of_stick(tx, snapshot, caller)
                 taken = [held.reservation._replace(state="expired") for held in blocking]
                 if mine is not None:
                     return Grant(_extend(tx, mine, scope, until, bead_id), True, taken, warnings)
@@ -104,22 +121,29 @@ class Reservations:
             if is_known
             else f" Not every owner got a notice, because you caused {MOST_PER_MINUTE} in the last minute."
         )
-        owns = snapshot.room.owner == caller.agent_id
-        raise refuse_reservation(scope, wanted, blocking, silence, owns)  # after the commit, which keeps the notices
+        return refuse_reservation(scope, wanted, blocking, silence, snapshot.room.owner == caller.agent_id)
 
     def report_incursion(self, caller: Caller, room_id: str, scope: str) -> None:
         """Send the active owners of a scope an INCURSION: the caller was about to change it, or is changing it."""
         wanted, _ = self._locate(room_id, scope)
-        with self._rooms.change(caller, room_id) as (tx, snapshot):
-            found = find_overlapping(tx, snapshot, wanted, lapsed=snapshot.now)
-            blocking = [held for held in found if held.reservation.liveness == "active" and not _is_of(held, caller)]
+        self._rooms.briefly(partial(self._report, caller, room_id, wanted))
+
+    def _report(self, caller: Caller, room_id: str, wanted: Scope) -> None:
+        with self._rooms.change(caller, room_id, ahead=_expecting(wanted)) as (tx, snapshot):
+            found = find_overlapping(tx, snapshot, wanted)
+            active = [held for held in found if held.reservation.is_active and held.reservation.liveness == "active"]
+            blocking = [held for held in active if not _is_of(held, caller)]
             _record_incursions(tx, snapshot, caller, wanted.path, blocking, granted=False)
 
     def release(self, caller: Caller, room_id: str, *scopes: str) -> list[Reservation]:
         """End some of the caller's reservations, or none if one is refused. Each must be exactly what was reserved."""
         wanted = [self._locate(room_id, scope)[0] for scope in scopes]
-        with self._rooms.change(caller, room_id, ahead=_expecting(*wanted)) as (tx, snapshot):
-            return [_release(tx, snapshot, caller, *each) for each in zip(scopes, wanted, strict=True)]
+
+        def end_all() -> list[Reservation]:
+            with self._rooms.change(caller, room_id, ahead=_expecting(*wanted)) as (tx, snapshot):
+                return [_release(tx, snapshot, caller, *each) for each in zip(scopes, wanted, strict=True)]
+
+        return self._rooms.briefly(end_all)
 
     def release_for(self, person: Person, room_id: str, agent_id: str, scope: str, reason: str) -> Reservation:
         """End a reservation of another member, by a person."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from conch.lean import Any, Literal, NamedTuple, Protocol
+from conch.lean import Any, Literal, NamedTuple, Protocol, TypeVar
 
 DERIVED = "index_"  # the prefix of tables that can be rebuilt from other tables
 INDEX_LOCK = "search"  # the lock of those tables
@@ -20,6 +20,7 @@ Execute = Callable[[str, Parameters], list[Row]]
 Query = tuple[str, Row]  # the name of a statement and its parameters
 Answered = tuple[Query, list[Row]]
 Aside = Callable[[], Answered | None]
+Made = TypeVar("Made")
 
 
 def ignore_rows(rows: list[Row]) -> None:
@@ -37,6 +38,7 @@ class Phrase(NamedTuple):
 
 
 NO_LIMIT = 2**31 - 1  # more rows than any list has
+NOW = "now"  # a parameter `now` that stands for about `Transaction.now`, even before that is known
 LAST = 2**62  # above the number of any row
 
 
@@ -99,6 +101,9 @@ class Transaction(Reader, Protocol):
 
     def count(self, statement: str, **parameters: Any) -> int:
         """Make a change now; returns how many rows it changed."""
+
+    def last(self, statement: str, **parameters: Any) -> Callable[[], list[Row]]:
+        """Make a change, or read what was changed, without waiting. The function returns the rows after the commit."""
 
     def match(self, phrases: Sequence[Phrase], any_of: Sequence[Phrase] = ()) -> str:
         """The engine's full-text query for texts with all of `phrases` and at least one of `any_of`."""
@@ -191,6 +196,12 @@ class Store(Protocol):
 
     def write(self, *locks: str) -> AbstractContextManager[Transaction]:
         """One atomic change. Writers that name the same lock run one after another, from their first query on."""
+
+    def briefly(self, work: Callable[[], Made]) -> Made:
+        """Make a change with its one `write`, so that its locks are held for two round trips at the most.
+
+        It may run several times until it is committed, so it must do nothing else, and nothing after the commit.
+        """
 
     def ring(self, *channels: str) -> None:
         """Ring these bells without a change of the store, for what people see only while it lasts."""

@@ -12,7 +12,7 @@ from itertools import islice
 
 from conch.agents.records import Caller
 from conch.bells.base import Bell, seat_channel
-from conch.bus.peers import present_name
+from conch.bus.peers import present_name_in_room
 from conch.config import Settings
 from conch.errors import ConchError, InvalidArgument, UnknownMember, UnknownRecipient
 from conch.lean import Any, NamedTuple
@@ -121,9 +121,13 @@ class Turns:
         """Hand over to one chosen active member, by agent_id or name; the sequence goes on from there."""
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
         lease, ahead = Lease(lease_id, expected_turn_id), partial(_expect_pass, to_agent_id)
-        with self._rooms.change(caller, room_id, lease=lease, ahead=ahead) as (tx, snapshot):
-            target = find_target(snapshot, caller, present_name(tx, snapshot.room.topic_id, to_agent_id))
-            offer = offer_stick(tx, snapshot, "pass", target, text)
+
+        def hand_over() -> tuple[Transaction, Snapshot, Member, Offer]:
+            with self._rooms.change(caller, room_id, lease=lease, ahead=ahead) as (tx, snapshot):
+                target = find_target(snapshot, caller, present_name_in_room(tx, room_id, to_agent_id))
+                return tx, snapshot, target, offer_stick(tx, snapshot, "pass", target, text)
+
+        tx, snapshot, target, offer = self._rooms.briefly(hand_over)
         return with_status(offer, snapshot, target, tx.heard)
 
     def _is_waiting(self, snapshot: Snapshot, member: Member) -> bool:

@@ -298,8 +298,12 @@ class Claims:
         must not come back to life. It also becomes free if the agent that it was offered to has left or is gone. The
         next owner gets the handoff that this owner had.
         """
+        return self._store.briefly(partial(self._give_back, caller, claim))
+
+    def _give_back(self, caller: Caller, claim: Claim) -> bool:
         before, claimed = claim.before, claim.room
         with self._store.write(claimed.room_id) as tx:
+            expect_event(tx)
             snapshot = self._rooms.load(tx, claimed.room_id)
             room = snapshot.room
             # If the lease was renewed since, its owner learned of the claim some other way, and keeps it.
@@ -325,7 +329,12 @@ class Claims:
     ) -> Takeover:
         """Take the stick from an owner or recipient that failed. The reason is recorded in the room's log."""
         check_length("reason", reason, self._settings.max_reason_chars, "max_reason_chars")
-        with self._rooms.change(caller, room_id, ahead=_expect_grant) as (tx, snapshot):
+        return self._rooms.briefly(partial(self._take_over, caller, room_id, expected_turn_id, reason, call))
+
+    def _take_over(
+        self, caller: Caller, room_id: str, expected_turn_id: int, reason: str, call: Call | None
+    ) -> Takeover:
+        with self._rooms.change(caller, room_id, ahead=_expect_takeover) as (tx, snapshot):
             _require_takeover(tx, snapshot, caller, expected_turn_id)
             taken = _take(tx, snapshot, caller, reason, {"cause": snapshot.takeover_reason})
             if call is not None:
@@ -352,6 +361,11 @@ def force_stick(tx: Transaction, snapshot: Snapshot, person: Person, reason: str
 def _expect_grant(tx: Transaction, room_id: str) -> None:
     expect_event(tx)
     expect_pending(tx, room_id)
+
+
+def _expect_takeover(tx: Transaction, room_id: str) -> None:
+    _expect_grant(tx, room_id)
+    tx.ahead("latest_handoff", room_id=room_id)
 
 
 def _take(tx: Transaction, snapshot: Snapshot, caller: Caller, reason: str, details: dict[str, Any]) -> Takeover:

@@ -22,6 +22,7 @@ from conch.storage.base import (
     Answered,
     Aside,
     Check,
+    Made,
     Problem,
     Query,
     Replacement,
@@ -32,6 +33,7 @@ from conch.storage.base import (
 from conch.storage.postgres.address import Address
 from conch.storage.postgres.connection import SCHEMA, Connection, Question
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
+from conch.storage.postgres.rehearsal import Plan, Rehearsed
 from conch.storage.postgres.schema import DIALECT, Schema
 from conch.storage.postgres.transaction import PostgresTransaction, ask, lock, ring
 from conch.storage.replacement import Replacements, new_epoch
@@ -200,11 +202,33 @@ class PostgresStore:
     def write(self, *locks: str) -> Iterator[PostgresTransaction]:
         # The locks come before `now`, so that writers that waited have increasing times.
         beginning = [Question("BEGIN", is_prepared=False), *map(lock, locks)]
+        plan = self._plan
+        if plan is not None:
+            plan.begin()
         with self._slot():
-            with self._transaction(partial(self._begin, beginning)) as transaction:
+            with self._transaction(partial(self._begin, beginning), plan) as transaction:
                 yield transaction
+                if transaction.is_rehearsal:
+                    raise Rehearsed
             if transaction.begun is not None:
                 self._commit(transaction, transaction.begun, change_channel(locks))
+
+    def briefly(self, work: Callable[[], Made]) -> Made:
+        plan, outer = Plan(self._statements), self._plan
+        try:
+            while True:
+                self._thread.plan = plan
+                try:
+                    return work()
+                except Rehearsed:
+                    plan.learn()
+        finally:
+            self._thread.plan = outer
+
+    @property
+    def _plan(self) -> Plan | None:
+        """What is known of the change that this thread makes."""
+        return getattr(self._thread, "plan", None)
 
     def ring(self, *channels: str) -> None:
         with self.write() as tx:
@@ -268,26 +292,30 @@ class PostgresStore:
 
     @contextmanager
     def _transaction(
-        self, begin: Callable[[PostgresTransaction, list[Question]], None]
+        self, begin: Callable[[PostgresTransaction, list[Question]], None], plan: Plan | None = None
     ) -> Iterator[PostgresTransaction]:
         """Roll back if anything is raised. The caller commits."""
-        transaction = PostgresTransaction(self._statements, begin, self._translated)
+        transaction = PostgresTransaction(self._statements, begin, self._translated, self._clock, plan)
         try:
             with self._translated():
                 yield transaction
                 if not transaction.time:  # nothing was asked, but the store must be checked all the same
                     transaction.fly()
-        except BaseException:
+        except BaseException as trouble:
             if transaction.begun is not None:
-                self._give_back(transaction.begun, [Question("ROLLBACK", is_prepared=False)])
+                letting_go = [] if transaction.is_rehearsal else [Question("ROLLBACK", is_prepared=False)]
+                self._give_back(transaction.begun, letting_go)
+                if transaction.is_rehearsal and isinstance(trouble, Exception) and not transaction.begun.closed:
+                    raise Rehearsed from None  # a refusal is decided under the locks
             raise
         finally:
             transaction.has_ended = True
 
     def _begin(self, beginning: list[Question], transaction: PostgresTransaction, waiting: list[Question]) -> None:
         """The first flight of a transaction: it begins, takes its locks, and already asks what the caller wants."""
-        facts = Question(_FACTS)
-        connection = self._launch([*beginning, facts, *waiting], facts)
+        facts, plan = Question(_FACTS), transaction.plan
+        expected = [] if plan is None else transaction.expect(plan)
+        connection = self._launch([*beginning, facts, *waiting, *expected], facts)
         transaction.begun = connection
         self._admit(transaction, connection, facts)
 

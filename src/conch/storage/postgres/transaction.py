@@ -11,10 +11,12 @@ from itertools import chain, count
 from psycopg import sql
 
 from conch.bells.base import notification
+from conch.clock import Clock
 from conch.ids import lock_number
 from conch.lean import Any, NamedTuple
-from conch.storage.base import DERIVED, Check, Phrase, Row
+from conch.storage.base import DERIVED, NOW, Check, Phrase, Row
 from conch.storage.postgres.connection import SCHEMA, Connection, Question
+from conch.storage.postgres.rehearsal import Plan, Rehearsed, is_read, normalise
 from conch.storage.statements import expand_lists, referred_first
 
 _RING = """SELECT bell, pg_notify(bell, '') FROM (VALUES {}) AS rung (bell, key)
@@ -111,10 +113,12 @@ class PostgresTransaction:
         statements: Mapping[str, str],
         begin: Callable[[PostgresTransaction, list[Question]], None],
         translated: Callable[[], AbstractContextManager[None]],
+        clock: Clock | None = None,
+        plan: Plan | None = None,
     ) -> None:
         """`begin` sends the first flight and sets `time`. If more flights can follow, it also sets `begun`.
 
-        `translated` turns the driver's errors into this store's errors.
+        `translated` turns the driver's errors into this store's errors. `clock` tells the time instead of the server.
         """
         self._statements = statements
         self._begin = begin
@@ -122,6 +126,12 @@ class PostgresTransaction:
         self.time = 0
         self._waiting: list[Question] = []
         self._ahead: dict[str, Question] = {}
+        self._expected: dict[str, list[Question]] = {}
+        """What the plan has fetched: as often as it was asked in the rehearsal."""
+        self._clock = clock
+        self.plan = plan
+        self.is_rehearsal = False
+        """It has let go of its locks, and will not be committed."""
         self._rings: list[str] = []
         self._called: str | None = None
         self._ringing: Question | None = None
@@ -148,38 +158,91 @@ class PostgresTransaction:
         return next(iter(self.all(statement, **parameters)), None)
 
     def all(self, statement: str, **parameters: Any) -> list[Row]:
-        question = self._ahead.pop(_key(statement, parameters), None) if self._ahead else None
+        question = self._find_fetched(statement, parameters)
+        if self.plan is not None:
+            self._note(self.plan, statement, parameters)
         if question is None:
             question = self._await(statement, parameters)
         if not question.is_answered:
-            self.fly()
+            self._fly_for(statement)
         return question.rows
 
+    def _find_fetched(self, statement: str, parameters: dict[str, Any]) -> Question | None:
+        if not self._ahead and self.plan is None:
+            return None
+        key = _key(statement, normalise(parameters, self.time))
+        question = self._ahead.pop(key, None)
+        if question is None and self.plan is not None and not self.plan.depends(statement):
+            expected = self._expected.get(key)
+            question = expected.pop() if expected else None
+        return question
+
     def ahead(self, statement: str, **parameters: Any) -> bool:
-        key = _key(statement, parameters)
-        if key not in self._ahead:
+        key = _key(statement, normalise(parameters, self.time))
+        if key not in self._ahead and not self._expected.get(key):
             self._ahead[key] = self._await(statement, parameters)
         return True
 
     def forget(self) -> None:
         self._ahead.clear()
+        self._expected.clear()
 
     def run(self, statement: str, **parameters: Any) -> None:
+        if self.plan is not None and self.begun is not None:
+            self.plan.note_change(statement)
         self._await(statement, parameters)
-        if len(self._waiting) >= _MOST_WAITING:
+        if len(self._waiting) >= _MOST_WAITING and not self.is_rehearsal:
             self.fly()
 
     def count(self, statement: str, **parameters: Any) -> int:
         question = self._await(statement, parameters)
-        self.fly()
+        self._fly_for(statement)
         return question.count
+
+    def last(self, statement: str, **parameters: Any) -> Callable[[], list[Row]]:
+        question = self._await(statement, parameters)
+        return lambda: question.rows
+
+    def _note(self, plan: Plan, statement: str, parameters: dict[str, Any]) -> None:
+        if plan.is_read(statement):
+            plan.note_read(statement, parameters, self.time)
+        else:
+            plan.note_change(statement)
 
     def _await(self, statement: str, parameters: dict[str, Any]) -> Question:
         if self.has_ended:
             raise RuntimeError(f"{statement} was asked for after its transaction.")
+        if parameters.get("now") is NOW:
+            parameters = {**parameters, "now": self.time or (self._clock() if self._clock else None)}
         question = ask(self._statements, statement, parameters)
         self._waiting.append(question)
         return question
+
+    def expect(self, plan: Plan) -> list[Question]:
+        """What the rehearsals have shown: the locks, and then what they protect."""
+        known = set() if plan.locks else set(self._ahead)  # what is fetched already comes before these locks
+        for statement, parameters in plan.reads:
+            key = _key(statement, parameters)
+            if key in known:
+                known.remove(key)
+            else:
+                self._expected.setdefault(key, []).append(self._await(statement, parameters))
+        reads, self._waiting = self._waiting, []
+        return [*map(lock, plan.locks), *reads]
+
+    def _fly_for(self, statement: str) -> None:
+        """Send all that waits, because the answer to this statement is needed."""
+        plan = self.plan
+        if plan is None or self.begun is None or not (self.is_rehearsal or plan.can_rehearse(statement)):
+            self.fly()
+            return
+        if not plan.is_read(statement):  # what a change would answer is not known without it
+            raise Rehearsed
+        waiting, self._waiting = self._waiting, []
+        reads = [question for question in waiting if is_read(question.text)]
+        letting_go = [] if self.is_rehearsal else [Question("ROLLBACK", is_prepared=False)]
+        self.is_rehearsal = True
+        self.begun.fly([*letting_go, *reads])
 
     def fly(self) -> None:
         """Send all that waits."""
@@ -214,7 +277,10 @@ class PostgresTransaction:
         return self._called is not None and notification(self._called) in {row["bell"] for row in rung}
 
     def lock(self, name: str) -> None:
-        self._waiting.append(lock(name))
+        if self.plan is not None:
+            self.plan.note_lock(name)
+        if not self.is_rehearsal:
+            self._waiting.append(lock(name))
 
     def take_time(self) -> None:
         if not self._has_time:

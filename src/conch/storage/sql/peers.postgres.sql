@@ -16,3 +16,7 @@ WITH present AS (
   UPDATE cursors SET updated_at = due.now FROM due WHERE cursors.peer_id = due.peer_id
 )
 UPDATE agents SET last_seen_at = seen.now FROM seen WHERE agents.agent_id = seen.agent_id;
+
+-- name: next_peer
+-- Taken before the peer is added, so that everything that names the peer can be written together with it.
+SELECT nextval(pg_get_serial_sequence('peers', 'peer_id')) AS peer_id;

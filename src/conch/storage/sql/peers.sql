@@ -2,6 +2,13 @@
 SELECT p.* FROM agent_name_reservations n JOIN peers p ON p.peer_id = n.peer_id
 WHERE n.topic_id = :topic_id AND n.agent_name = :agent_name;
 
+-- name: peer_named_in_room
+-- The same on the home topic of a room.
+SELECT p.* FROM path_rooms r
+JOIN agent_name_reservations n ON n.topic_id = r.topic_id AND n.agent_name = :agent_name
+JOIN peers p ON p.peer_id = n.peer_id
+WHERE r.room_id = :room_id;
+
 -- name: find_peer
 SELECT * FROM peers WHERE peer_id = :peer_id;
 
@@ -32,13 +39,17 @@ FROM agent_name_reservations n JOIN peers p ON p.peer_id = n.peer_id
 WHERE n.topic_id = :topic_id AND n.agent_name IN :names
 ORDER BY weight;
 
+-- name: add_peer
+INSERT INTO peers (peer_id, topic_id, name, agent_id, is_own, reclaim_token_hash, created_at, last_claimed_at)
+VALUES (:peer_id, :topic_id, :name, :agent_id, :is_own, :reclaim_token_hash, :now, :now);
+
+-- name: take_name
+INSERT INTO agent_name_reservations (topic_id, agent_name, peer_id) VALUES (:topic_id, :agent_name, :peer_id);
+
 -- name: insert_peer
 INSERT INTO peers (topic_id, name, agent_id, is_own, reclaim_token_hash, created_at, last_claimed_at)
 VALUES (:topic_id, :name, :agent_id, :is_own, :reclaim_token_hash, :now, :now)
 RETURNING peer_id;
-
--- name: delete_peer
-DELETE FROM peers WHERE peer_id = :peer_id;
 
 -- name: claim_peer
 UPDATE peers
@@ -66,7 +77,9 @@ DELETE FROM agent_name_reservations WHERE agent_name = :agent_name AND topic_id 
 DELETE FROM agent_name_reservations WHERE peer_id = :peer_id;
 
 -- name: hand_over_names
-UPDATE agent_name_reservations SET peer_id = :heir_id WHERE peer_id = :peer_id AND agent_name <> :kept;
+-- The peer keeps the name that it has now.
+UPDATE agent_name_reservations SET peer_id = :heir_id
+WHERE peer_id = :peer_id AND agent_name <> (SELECT name FROM peers WHERE peer_id = :peer_id);
 
 -- name: add_cursor
 -- A new cursor starts after the pruned messages.

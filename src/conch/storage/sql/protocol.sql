@@ -14,21 +14,21 @@ VALUES
    :from_agent_id, :from_agent, :to_agent_id, :to_agent, :scope,
    :payload_json, :handoff_event_seq, :created_at, :caused_by, :priority);
 
+-- name: unread_protocol_event
+-- The unread notice that a new one would repeat.
+SELECT event_id FROM protocol_events
+WHERE to_agent_id = :to_agent_id AND caused_by = :caused_by AND state = 'unread' AND event_type = :event_type
+  AND COALESCE(scope, '') = COALESCE(:scope, '') AND room_id = :room_id
+  AND COALESCE(bead_id, '') = COALESCE(:bead_id, '') AND payload_json = :payload_json
+LIMIT 1;
+
 -- name: repeat_protocol_event
-UPDATE protocol_events SET times = times + 1, latest_at = :now
-WHERE event_id = (
-  SELECT event_id FROM protocol_events
-  WHERE to_agent_id = :to_agent_id AND caused_by = :caused_by AND state = 'unread' AND event_type = :event_type
-    AND COALESCE(scope, '') = COALESCE(:scope, '') AND room_id = :room_id
-    AND COALESCE(bead_id, '') = COALESCE(:bead_id, '') AND payload_json = :payload_json
-  LIMIT 1
-)
-RETURNING event_id;
+UPDATE protocol_events SET times = times + 1, latest_at = :now WHERE event_id = :event_id;
 
 -- name: earlier_protocol_event
 -- The n-th newest notice that counts, within a span of time.
 SELECT created_at FROM protocol_events
-WHERE to_agent_id = :to_agent_id AND caused_by = :caused_by AND created_at > :since AND created_at <= :now
+WHERE to_agent_id = :to_agent_id AND caused_by = :caused_by AND created_at > :now - :span AND created_at <= :now
   AND priority > 0
 ORDER BY created_at DESC LIMIT 1 OFFSET :skipped;
 

@@ -19,7 +19,7 @@ from conch.errors import (
     StoreUncertain,
 )
 from conch.lean import Any
-from conch.storage.base import Aside, Check, Problem, Query, Replacement, Restoration, Row, ignore_rows
+from conch.storage.base import Aside, Check, Made, Problem, Query, Replacement, Restoration, Row, ignore_rows
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections, Facts, FilesTaken, Lent, to_number
@@ -184,6 +184,9 @@ class SqliteStore:
         # wakes the listener, which then stops listening.
         tx.heard = tx.called is not None and self._hears(tx.called)
         self._ring([*tx.rings, change_channel(locks)])
+
+    def briefly(self, work: Callable[[], Made]) -> Made:
+        return work()
 
     def ring(self, *channels: str) -> None:
         self._ring([*channels, change_channel(())])

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from conch.calls import note_change
 from conch.lean import Any
-from conch.storage.base import DERIVED, Check, Phrase, Row
+from conch.storage.base import DERIVED, NOW, Check, Phrase, Row
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import CommitFailed
 from conch.storage.statements import expand_lists, referred_first
@@ -127,6 +127,10 @@ class SqliteTransaction:
     def count(self, statement: str, **parameters: Any) -> int:
         return self._execute(statement, parameters).rowcount
 
+    def last(self, statement: str, **parameters: Any) -> Callable[[], list[Row]]:
+        rows = self.all(statement, **parameters)
+        return lambda: rows
+
     def match(self, phrases: Sequence[Phrase], any_of: Sequence[Phrase] = ()) -> str:
         one = [f"({' OR '.join(map(self._spell, any_of))})"] if any_of else []
         return " AND ".join([*map(self._spell, phrases), *one])
@@ -178,6 +182,8 @@ class SqliteTransaction:
     def _execute(self, statement: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
         if self.has_ended:
             raise RuntimeError(f"{statement} was asked for after its transaction.")
+        if parameters.get("now") is NOW:
+            parameters["now"] = self.now
         sql, flat = expand_lists(self._statements[statement], parameters)
         return self._connection.execute(sql, flat)
 

@@ -1,0 +1,110 @@
+"""No change keeps other writers waiting for more than two round trips: one that takes its locks, and its commit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.conftest import Child, Client
+from tests.contract.test_margin import closing, everything_said, filled
+from tests.process.postgres.counted import Clock
+from tests.process.postgres.flights import Holding
+
+from conch.app import App, open_app
+from conch.host.processes import Process
+from conch.tools.catalogue import TOOLS
+
+MOST = 2
+TEXT = "src/plain"
+WRITERS = {name for name, tool in TOOLS.items() if not tool.annotations.get("readOnlyHint")}
+
+Held = tuple[str, list[list[str]]]
+"""A tool, and what a transaction of it asked while it held a lock, by round trip."""
+
+
+@pytest.fixture
+def holding(server: Any) -> Iterator[Holding]:
+    holding = Holding(server.socket)
+    yield holding
+    holding.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def app(environ: dict[str, str], holding: Holding, database: str, clock: Clock) -> Iterator[App]:
+    url = f"postgresql://conch@127.0.0.1:{holding.port}/{database}?gssencmode=disable&sslmode=disable"
+    app = open_app({**environ, "CONCH_STORE": url}, clock)
+    with app.store.look() as tx:
+        assert tx.now  # the schema is there
+    holding.found.clear()
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """With an uncommitted file, so that the work of an agent that is gone can be resumed."""
+    root = tmp_path / "workspace"
+    (root / "src").mkdir(parents=True)
+    (root / TEXT).write_text("unfinished")
+    subprocess.run(["git", "init", "--quiet", root], check=True)
+    return os.path.realpath(root)
+
+
+@pytest.fixture
+def child() -> Iterator[Child]:
+    child = Child()
+    yield child
+    child.kill()
+
+
+def told(held: list[Held]) -> str:
+    lines = []
+    for tool, flights in held:
+        lines.append(f"{tool}: {len(flights)} round trips")
+        lines += ["    " + "; ".join(" ".join(words.split())[:100] for words in flight) for flight in flights]
+    return "\n".join(lines)
+
+
+@pytest.fixture
+def calls(app: App, folder: str, child: Child, holding: Holding) -> list[Held]:
+    """What is held by calls of every tool, many of which are refused."""
+
+    def note(tool: str) -> None:
+        held.extend((tool, flights) for flights in holding.found)
+        holding.found.clear()
+
+    class Counted(Client):
+        def call(self, tool: str, /, **arguments: Any) -> Any:
+            holding.found.clear()
+            reply = super().call(tool, **arguments)
+            note(tool)
+            return reply
+
+    def enter(agent_id: str, process: Process | None = None, where: str = folder) -> Client:
+        client = Counted(app, agent_id, where, process)
+        note("join_path")
+        return client
+
+    held: list[Held] = []
+    for _ in everything_said(enter, folder, child, TEXT):
+        pass
+    bob = enter("bob:2")
+    for client, tool, given in closing(bob, TEXT):
+        client.call(tool, **filled(client, given))
+    return held
+
+
+def test_no_tool_holds_a_lock_for_more_than_two_round_trips(calls: list[Held]) -> None:
+    long = [(tool, flights) for tool, flights in calls if tool in WRITERS and len(flights) > MOST]
+
+    assert long == [], told(long)
+    assert {tool for tool, _ in calls} >= WRITERS
