@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.arguments import HANDOFF
+from tests.arguments import HANDOFF, NOTICE
 from tests.contract.conftest import Child, Client, Enter
 
 from conch.agents.records import live_by_timer, process_columns
@@ -166,6 +166,22 @@ def test_joining_and_looking_read_one_page_of_the_members(measure: Measure) -> N
         few.cost("get_room_state").statements,
     )
     assert max(joining.rows, looking.rows) < PAGE
+
+
+@pytest.mark.parametrize("process", ["none", "alive"])
+def test_finding_a_room_reads_some_of_its_members(measure: Measure, child: Callable[[], Child], process: str) -> None:
+    """Nobody can tell whether a member without a process is gone, so a room may have many of them for ever."""
+    many = measure("many")
+    fill(many.client, MANY, child().process if process == "alive" else None)
+    rooms, path = many.client.app.rooms, many.client.joined["canonical_path"]
+
+    found = [
+        many.rows(lambda: rooms.list_rooms(path)[0].member("ada:1")),
+        many.rows(lambda: rooms.get_state(None, many.client.room_id).called(f"{many.client.room_id}:{MANY - 1}")),
+        many.rows(lambda: many.client.refused("event_send", event_type="HANDOFF", to_agent="eve", payload=NOTICE)),
+    ]
+
+    assert max(found) < MANY // 2
 
 
 def test_a_room_with_many_members_that_are_gone_costs_what_a_new_one_costs(

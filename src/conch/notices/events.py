@@ -47,6 +47,7 @@ MARKS = ("seen", "accepted")
 _LONGEST_SUBJECT = 120
 MOST_PER_MINUTE = 60
 URGENCIES = ("low", "medium", "high")
+_MOST_SHOWN = 50  # members that a refusal looks at
 _FIRST, _MEDIUM, _LAST = range(3)
 _PRIORITIES = {"high": _FIRST, "low": _LAST}  # a notice without an urgency counts as medium
 SENDABLE = {
@@ -204,7 +205,7 @@ def find_recipient(snapshot: Snapshot, text: str) -> Member:
     """Find a member by name, agent_id or label."""
     found = snapshot.called(text)
     if found is None:
-        names = some_of([member.label for member in snapshot.members if not snapshot.is_gone(member)])
+        names = some_of([member.label for member in snapshot.roll.shown(limit=_MOST_SHOWN).members])
         message = f"{text[:80]!r} is not in room {snapshot.room.room_id}. Its members: {names}."
         raise UnknownRecipient(message, field="to_agent", to_agent=text[:80])
     return found

@@ -34,7 +34,7 @@ from conch.storage.base import NO_LIMIT, NOW, Afterwards, Made, Reader, Row, Sto
 _SHORTEST_RENEWAL_MS = 50  # even with a very short policy, presence must not flood the store with writes
 _MINUTE_MS = 60_000
 _RECENT = 10_000  # events; a refusal does not look further back for its cause
-_PRESENT = ("members_of_rooms", "count_gone")  # what `load_present` asks for first
+_MOST_PRESENT = 300  # members of a room that are loaded together; a larger room is read as it is needed
 _LONGEST_REASON = 500  # characters of a reason in a refusal; the log has all of it
 
 
@@ -152,8 +152,7 @@ class Rooms:
     def get_state(self, caller: Caller | None, room_id: str) -> Snapshot:
         """The room now with its members. The caller, if it is a member, counts as seen."""
         with self._store.read() as tx:
-            for statement in _PRESENT:
-                tx.ahead(statement, room_ids=[room_id])
+            _expect_present(tx, [room_id])
             (snapshot,) = self.load_present(tx, [load_room(tx, room_id)])
         if caller is not None:
             self.touch_if_due(snapshot, caller)
@@ -186,9 +185,9 @@ class Rooms:
         if not rooms:
             return []
         room_ids = [room.room_id for room in rooms]
-        for statement in _PRESENT:
-            tx.ahead(statement, room_ids=room_ids)
-        rows, counts = (tx.all(statement, room_ids=room_ids) for statement in _PRESENT)
+        _expect_present(tx, room_ids)
+        rows = tx.all("members_of_rooms", room_ids=room_ids, most=_MOST_PRESENT)
+        counts = tx.all("count_gone", room_ids=room_ids)
         if counts:  # some are marked as gone
             rows += tx.all("gone_holders", room_ids=room_ids, now=tx.now)
         members: dict[str, list[Row]] = {room_id: [] for room_id in room_ids}
@@ -197,7 +196,8 @@ class Rooms:
         marked = {row["room_id"]: int(row["total"]) for row in counts}
         found = [self.snapshot(Afterwards(self._store, tx.now), room) for room in rooms]
         for snapshot, room_id in zip(found, room_ids, strict=True):
-            snapshot.roll.learn_present(members[room_id], marked.get(room_id, 0))
+            if sum(not row["is_gone"] for row in members[room_id]) < _MOST_PRESENT:
+                snapshot.roll.learn_present(members[room_id], marked.get(room_id, 0))
         return found
 
     def snapshot(self, tx: Reader, room: Room, first: str | None = None) -> Snapshot:
@@ -355,6 +355,12 @@ class Timing(Protocol):
 
     @property
     def stale_minutes(self) -> float: ...
+
+
+def _expect_present(tx: Transaction, room_ids: list[str]) -> None:
+    """Fetch ahead what `load_present` reads."""
+    tx.ahead("members_of_rooms", room_ids=room_ids, most=_MOST_PRESENT)
+    tx.ahead("count_gone", room_ids=room_ids)
 
 
 def renewal_ms(timing: Timing) -> int:

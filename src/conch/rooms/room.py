@@ -413,8 +413,13 @@ class Snapshot:
         """Find out whether anyone is there while the store can be asked, so that `state` is known afterwards."""
         if self._deserted is None:
             self._deserted = not any(map(self._is_there, self.roll.known()))
-            self._deserted = self._deserted and not any(map(self._is_there, self.roll.walk()))
+            self._deserted = self._deserted and not any(map(self._is_there, self._likely_there()))
         return self
+
+    def _likely_there(self) -> Iterator[Member]:
+        """First those seen recently, because most of an old room is not there, whatever its processes are."""
+        yield from self.roll.walk(seen_since=self.now - self.policy.presence_ttl_ms * MILLISECOND)
+        yield from self.roll.walk()
 
     def _is_there(self, member: Member) -> bool:
         """Whether a member was seen recently or its process is known to be alive."""
