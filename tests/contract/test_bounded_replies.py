@@ -101,7 +101,7 @@ def add_topics_and_rooms(tx: Transaction, others: list[Caller], deep: str) -> No
     path = deep
     for n in range(NESTED):
         tx.run("insert_room", room_id=f"room_{n}", canonical_path=path, topic_id=f"home_{n}", now=tx.now)
-        make_home(tx, f"home_{n}", path, tx.now)
+        make_home(tx, f"home_{n}", path)
         for place, other in enumerate(others[:20]):
             member = {"agent_id": other.agent_id, "name": other.name, "ordinal": place, "session_kind": "mcp_harness"}
             columns = process_columns(None)

@@ -120,9 +120,11 @@ class Topics:
             return topic._replace(name=name)
 
 
-def make_home(tx: Transaction, topic_id: str, path: str, created_at: int) -> None:
+def make_home(tx: Transaction, topic_id: str, path: str) -> None:
     """Create the topic of a new room, named after its path."""
-    insert_topic(tx, topic_id, path, None, "home", created_at)
+    tx.run("insert_home", topic_id=topic_id)
+    tx.run("insert_home_seq", topic_id=topic_id)
+    _note_topic(tx, path)
 
 
 def insert_topic(
@@ -130,6 +132,10 @@ def insert_topic(
 ) -> None:
     tx.run("insert_topic", topic_id=topic_id, name=name, metadata_json=metadata_json, mode=mode, now=created_at)
     tx.run("insert_topic_seq", topic_id=topic_id, now=created_at)
+    _note_topic(tx, name)
+
+
+def _note_topic(tx: Transaction, name: str) -> None:
     note_name(tx, name)
     tx.ring(directory_channel())
 

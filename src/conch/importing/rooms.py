@@ -137,7 +137,7 @@ def _find_or_add(tx: Transaction, outcome: Outcome, row: Row, history: _History)
     created_at = min(first, default=tx.now)
     if not tx.count("insert_room", room_id=room_id, canonical_path=path, topic_id=topic_id, now=created_at):
         raise RoomAppeared
-    make_home(tx, topic_id, path, created_at)
+    make_home(tx, topic_id, path)
     outcome.add("rooms")
     made = tx.one("find_room", room_id=room_id)
     assert made is not None

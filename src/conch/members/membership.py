@@ -114,7 +114,7 @@ class Membership:
         with self._store.write(room_id) as tx:
             topic_id = new_id("topic")
             if tx.count("insert_room", room_id=room_id, canonical_path=path, topic_id=topic_id, now=NOW):
-                make_home(tx, topic_id, path, tx.now)
+                make_home(tx, topic_id, path)
             found = tx.last("rooms_at", paths=[path])
         row = next(iter(found()), None)
         if row is None:

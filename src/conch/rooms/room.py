@@ -26,6 +26,7 @@ Kind = Literal["agent", "observer", "person"]
 
 _CHUNK = 2  # members that a walk reads at first; it usually ends with one of them
 _LARGEST_CHUNK = 500
+_EVER = 2**62  # longer ago than anything happened
 
 
 class Room(NamedTuple):
@@ -134,7 +135,7 @@ def expect_shown(tx: Transaction, room_id: str, limit: int) -> None:
     tx.ahead("count_members", room_id=room_id, is_gone=1)
     tx.ahead("gone_holders", room_ids=[room_id], now=NOW)
     places = {"after": -1, "through": NO_LIMIT, "wrap": -1}
-    tx.ahead("members_from", room_id=room_id, seen_since=0, limit=min(limit, _LARGEST_CHUNK), **places)
+    tx.ahead("members_from", room_id=room_id, now=NOW, within=_EVER, limit=min(limit, _LARGEST_CHUNK), **places)
 
 
 def _walk_from(room_id: str, agent_id: str) -> Row:
@@ -224,21 +225,22 @@ class Roll:
             self._everyone = [self._note(row) for row in self._tx.all("room_members", room_id=self._room_id)]
         return self._everyone
 
-    def walk(self, after: int = -1, wrap: int = -1, seen_since: int = 0, chunk: int = _CHUNK) -> Iterator[Member]:
+    def walk(self, after: int = -1, wrap: int = -1, within: int = _EVER, chunk: int = _CHUNK) -> Iterator[Member]:
         """The members after a place and then those up to the place `wrap`, without those marked as gone.
 
-        It leaves out members that were last seen before `seen_since`.
+        It leaves out members that were not seen `within` so many microseconds.
         """
         if self._present is not None:
-            inside = [m for m in self._present if m.last_seen_at >= seen_since and not m.is_gone]
+            since = self._tx.now - within
+            inside = [m for m in self._present if m.last_seen_at > since and not m.is_gone]
             yield from [m for m in inside if m.ordinal > after] + [m for m in inside if m.ordinal <= wrap]
             return
         through = NO_LIMIT
         while True:
             rows = self._around(after, wrap)
             if rows is None:
-                places = {"after": after, "through": through, "wrap": wrap}
-                rows = self._tx.all("members_from", room_id=self._room_id, seen_since=seen_since, limit=chunk, **places)
+                given = {"after": after, "through": through, "wrap": wrap, "now": self._tx.now, "within": within}
+                rows = self._tx.all("members_from", room_id=self._room_id, limit=chunk, **given)
             yield from map(self._note, rows)
             if len(rows) < chunk:
                 return
@@ -406,8 +408,8 @@ class Snapshot:
 
     def active_members(self, place: int = -1) -> Iterator[Member]:
         """The active members in sequence, beginning after a place and ending there."""
-        since = self.now - self.policy.presence_ttl_ms * MILLISECOND + 1
-        return filter(self.is_active, self.roll.walk(place, place, since))
+        within = self.policy.presence_ttl_ms * MILLISECOND
+        return filter(self.is_active, self.roll.walk(place, place, within))
 
     def look_around(self) -> Snapshot:
         """Find out whether anyone is there while the store can be asked, so that `state` is known afterwards."""
@@ -418,7 +420,7 @@ class Snapshot:
 
     def _likely_there(self) -> Iterator[Member]:
         """First those seen recently, because most of an old room is not there, whatever its processes are."""
-        yield from self.roll.walk(seen_since=self.now - self.policy.presence_ttl_ms * MILLISECOND)
+        yield from self.roll.walk(within=self.policy.presence_ttl_ms * MILLISECOND)
         yield from self.roll.walk()
 
     def _is_there(self, member: Member) -> bool:

@@ -48,7 +48,7 @@ def room_id(app: App) -> str:
     """A room in the store."""
     with app.store.write("a") as tx:
         tx.run("insert_room", room_id="a", canonical_path="/a", topic_id="t", now=tx.now)
-        make_home(tx, "t", "/a", tx.now)
+        make_home(tx, "t", "/a")
     return "a"
 
 

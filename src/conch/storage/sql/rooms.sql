@@ -10,7 +10,7 @@ SELECT * FROM path_rooms ORDER BY canonical_path, created_at;
 -- name: insert_room
 -- The condition reads the table, not its index: in a damaged store, the index may have lost a room that is there.
 INSERT INTO path_rooms (room_id, canonical_path, topic_id, state, created_at, updated_at)
-SELECT :room_id, :canonical_path, :topic_id, 'idle', CAST(:now AS BIGINT), CAST(:now AS BIGINT)
+SELECT :room_id, :canonical_path, :topic_id, 'idle', made.at, made.at FROM (SELECT CAST(:now AS BIGINT) AS at) AS made
 WHERE NOT EXISTS (SELECT 1 FROM path_rooms WHERE canonical_path || '' = :canonical_path AND state <> 'closed')
 ON CONFLICT (canonical_path) WHERE state <> 'closed' DO NOTHING;
 
@@ -57,14 +57,14 @@ SELECT * FROM (
     SELECT 0 AS lap, m.*, a.last_seen_at
     FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
     WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.ordinal > :after AND m.ordinal <= :through
-      AND a.last_seen_at >= :seen_since
+      AND a.last_seen_at > :now - :within
     ORDER BY m.ordinal LIMIT :limit
   ) ahead
   UNION ALL
   SELECT * FROM (
     SELECT 1 AS lap, m.*, a.last_seen_at
     FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
-    WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.ordinal <= :wrap AND a.last_seen_at >= :seen_since
+    WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.ordinal <= :wrap AND a.last_seen_at > :now - :within
     ORDER BY m.ordinal LIMIT :limit
   ) behind
 ) around

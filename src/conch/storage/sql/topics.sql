@@ -15,6 +15,14 @@ ORDER BY t.created_at DESC, t.topic_id DESC LIMIT :limit;
 INSERT INTO topics (topic_id, name, created_at, metadata_json, mode)
 VALUES (:topic_id, :name, :now, :metadata_json, :mode);
 
+-- name: insert_home
+-- The topic of a room, as old as the room.
+INSERT INTO topics (topic_id, name, created_at, mode)
+SELECT topic_id, canonical_path, created_at, 'home' FROM path_rooms WHERE topic_id = :topic_id;
+
+-- name: insert_home_seq
+INSERT INTO topic_seq (topic_id, updated_at) SELECT topic_id, created_at FROM topics WHERE topic_id = :topic_id;
+
 -- name: insert_topic_seq
 INSERT INTO topic_seq (topic_id, updated_at) VALUES (:topic_id, :now);
 

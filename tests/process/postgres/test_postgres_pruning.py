@@ -1,0 +1,114 @@
+"""A prune that is killed, or loses its connection, leaves a sound store, and the next one goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.process.postgres.conftest import CommitProxy, Server
+from tests.process.postgres.counted import Caller, Clock
+
+from conch.app import App, open_app
+from conch.clock import DAY
+from conch.retention.pruning import Pruning
+from conch.upkeep.verify import verify_store
+
+MESSAGES, TURNS = 350, 60
+MOMENTS = [b"DELETE FROM messages", b"UPDATE topic_seq SET pruned_seq", b"DELETE FROM room_events"]
+MOMENTS += [b"DELETE FROM protocol_events", b"DELETE FROM room_members"]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def app(environ: dict[str, str], clock: Clock) -> Iterator[App]:
+    app = open_app(environ, clock)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def ada(app: App, clock: Clock, tmp_path: Path) -> Caller:
+    """She did all this long ago, and has not been seen since."""
+    clock.ahead = -200 * DAY
+    root = tmp_path / "workspace"
+    root.mkdir()
+    (root / "AGENTS.md").touch()
+    ada, bob = (Caller(app, agent_id, os.path.realpath(root)) for agent_id in ("codex:ada", "claude:bob"))
+    for start in range(0, MESSAGES, 50):
+        ada.sync(*(f"old {number}" for number in range(start, start + 50)))
+    for _ in range(TURNS // 2):
+        for caller in (ada, bob):
+            caller.claim()
+            caller.release()
+    app.search.search("old", mode="fts")
+    clock.ahead = 0
+    return ada
+
+
+Prune = Callable[[], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def prune(environ: dict[str, str], proxy: CommitProxy, database: str) -> Prune:
+    """Starts `conch db prune` behind the proxy."""
+
+    def start() -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "conch", "db", "prune", "--older", "90d", "--yes"]
+        env = {**environ, "CONCH_STORE": proxy.url(database)}
+        return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    return start
+
+
+def kill(process: subprocess.Popen[str], server: Server, database: str) -> None:
+    process.kill()
+
+
+def terminate_backends(process: subprocess.Popen[str], server: Server, database: str) -> None:
+    mine = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+    server.ask(f"{mine} AND pid <> pg_backend_pid()", database)
+
+
+@pytest.mark.parametrize("end", [kill, terminate_backends])
+@pytest.mark.parametrize("moment", MOMENTS, ids=lambda words: words.decode())
+@pytest.mark.parametrize("arrives", [True, False], ids=["after", "before"])
+def test_a_prune_that_is_cut_off_leaves_a_sound_store(
+    ada: Caller,
+    app: App,
+    prune: Prune,
+    proxy: CommitProxy,
+    server: Server,
+    database: str,
+    end: Callable[..., None],
+    moment: bytes,
+    arrives: bool,
+) -> None:
+    started: list[subprocess.Popen[str]] = []
+
+    def cut_off(link: Any, data: bytes) -> None:
+        if arrives:
+            link.forward(data)
+        end(started[0], server, database)
+        if not arrives:
+            link.forward(data)
+
+    proxy.at_words(moment, cut_off)
+
+    started.append(prune())
+    printed, _ = started[0].communicate(timeout=60)
+
+    assert proxy.deed is None, printed
+    assert started[0].returncode != 0 or end is terminate_backends  # which may be interrupted, and go on
+    assert verify_store(app.store).problems == []
+    Pruning(app.store, 90 * DAY).run()
+    assert verify_store(app.store).problems == []
+    assert list(app.messages.history(ada.joined["topic_id"])) == []
