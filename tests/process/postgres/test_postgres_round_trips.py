@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.arguments import NOTICE
 from tests.process.postgres.counted import HANDOFF, KINDS, LATER, Caller, Clock, make_presence_due, post_from
 from tests.process.postgres.flights import Flights
 
@@ -187,7 +188,8 @@ def test_a_pass(counting: Counting, ada: Caller, bob: Caller) -> None:
     [
         ("get_room_events", {}, 2),
         ("event_inbox", {}, 4),
-        ("ask", {"question": "Why?", "wait_seconds": 0}, 4),
+        ("ask", {"question": "Why?", "wait_seconds": 0}, 2),
+        ("set_room_policy", {"policy": {"claim_ttl_ms": 60_000}}, 2),
         ("append_note", {"note": "so far"}, 2),
         ("get_room_state", {}, 4),
         ("scope_list", {}, 3),
@@ -215,6 +217,14 @@ def test_a_reservation_and_its_end(counting: Counting, ada: Caller, bob: Caller)
 
     require(reserving, 2)
     require(releasing, 2)
+
+
+def test_a_notice(flights: Flights, ada: Caller, bob: Caller) -> None:
+    send: Callable[[], Object] = lambda: ada.call(  # noqa: E731
+        "event_send", event_type="HANDOFF", to_agent=bob.joined["agent_id"], payload=NOTICE
+    )
+
+    require(flights.during(send), 4)
 
 
 def test_a_join_of_a_topic(flights: Flights, ada: Caller, bob: Caller) -> None:
