@@ -330,7 +330,7 @@ def asked(app: App, workspace: str) -> None:
 @pytest.mark.parametrize(
     ("words", "moment"),
     [
-        ("answer 2 so", b"INSERT INTO messages"),
+        ("answer 2 so", b"SELECT answer_id"),
         ("read", b"UPDATE cursors"),
         ("rooms --all", b"FROM path_rooms"),
         ("state", b"FROM path_rooms"),
@@ -372,7 +372,7 @@ def test_a_new_agent_is_created_once_although_the_connection_was_lost(
 
 
 @pytest.mark.usefixtures("asked")
-@pytest.mark.parametrize(("moment", "status", "answers"), [(b"INSERT INTO messages", 0, 1), (b"COMMIT", 4, 0)])
+@pytest.mark.parametrize(("moment", "status", "answers"), [(b"SELECT answer_id", 0, 1), (b"COMMIT", 4, 0)])
 def test_an_answer_is_never_given_twice(
     conch: Conch, proxy: Any, server: Any, database: str, moment: bytes, status: int, answers: int
 ) -> None:
@@ -385,7 +385,7 @@ def test_an_answer_is_never_given_twice(
             link.forward(data)
             proxy.at_words(moment, lambda link, data: link.cut())
 
-    proxy.at_words(b"INSERT INTO messages", cut_from_the_answer_on)
+    proxy.at_words(b"SELECT answer_id", cut_from_the_answer_on)
 
     done = conch("answer", "2", "so", agent="claude:1")
 
