@@ -1013,6 +1013,7 @@ def test_what_an_adoption_took_is_given_back_if_nobody_hears_of_it(
     room = ada.data("get_room_state")["room"]
     assert (room["state"], room["reserved_for"]) == ("recipient_gone", "lost:9")
     assert [each["agent_id"] for each in ada.data("scope_list")["reservations"]] == ["lost:9"]
+    assert last_change_of_the_reservation(ada) == ("renewed", "lost:9")
     assert verify_store(app.store).problems == []
 
 
@@ -1030,6 +1031,7 @@ def test_an_agent_that_asks_again_gets_the_same_answer_and_the_work(
     assert (again["name"], again["role"]) == ("amber-otter", "parser")
     assert ada.data("get_room_state")["room"]["reserved_for"] == "bob:2"
     assert [each["agent_id"] for each in ada.data("scope_list")["reservations"]] == ["bob:2"]
+    assert last_change_of_the_reservation(ada) == ("renewed", "bob:2")
     assert verify_store(app.store).problems == []
 
 
@@ -1045,6 +1047,13 @@ def test_what_the_agent_has_used_since_is_not_given_back(ada: Any, bob: Any, los
 
     assert ada.data("get_room_state")["room"]["owner"] == "bob:2"
     assert [each["agent_id"] for each in ada.data("scope_list")["reservations"]] == ["bob:2"]
+
+
+def last_change_of_the_reservation(agent: Any) -> tuple[str, str]:
+    """What the timeline says last about a reservation, and by whom."""
+    timeline = agent.data("get_room_events", all=True)["events"]
+    changes = [each for each in timeline if each["kind"] == "reservation"]
+    return changes[-1]["event_type"], changes[-1]["agent_id"]
 
 
 def pass_stick_to(ada: Any, lost: Any) -> None:

@@ -351,7 +351,8 @@ def _replay(rows: list[Object], keys: dict[str, str]) -> Found:
     for row in rows:
         subject, agent_id = row["subject_id"], row["agent_id"]
         if row["kind"] in ("reserved", "renewed"):
-            others = [each for each, owner in owners.items() if owner != agent_id]
+            # A reservation goes back to its first owner if the reply of an adoption is lost. It does not meet itself.
+            others = [each for each, owner in owners.items() if owner != agent_id and each != subject]
             if met := [each for each in others if _overlap(keys[each], keys[subject])]:
                 yield f"{subject} of {agent_id} overlaps {met} of {[owners[each] for each in met]}", []
             owners[subject] = agent_id

@@ -192,6 +192,14 @@ INNOCENT: dict[str, History] = {
     "the database was being restarted when the cursor should have moved": history(
         read(1, [1, 2], 2), read(4, [2, 3], 3), messages=STREAM, signals=[Signal(0.5, "restart database", -1, 2)]
     ),
+    "a reservation that an adoption gave back": history(
+        reservations=SCOPES,
+        room_activity=[
+            activity(1, "reserved", "a:1", "1"),
+            {**activity(2, "RESUME", "b:2", "e"), "details_json": '{"prior_agent_id": "a:1"}'},
+            activity(3, "renewed", "a:1", "1"),
+        ],
+    ),
     "a path that was released": history(
         reserve(1, "a:1", "a/*", "1"),
         call("scope_release", 3, room_id="r", scope="a/*"),

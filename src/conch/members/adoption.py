@@ -23,7 +23,8 @@ from conch.notices import activity
 from conch.notices.events import ProtocolEvent, insert_event, load_event, to_protocol_event
 from conch.rooms.log import append_event
 from conch.rooms.presence import Rooms, admit
-from conch.rooms.room import Room, Snapshot, expect_called, save_room
+from conch.rooms.room import Member, Room, Snapshot, expect_called, save_room
+from conch.scopes.overlaps import Reservation, record, to_reservation
 from conch.storage.base import NO_LIMIT, Row, Transaction
 
 NO_EVIDENCE = "no_unfinished_work"  # the reason of a refusal that a person may overrule
@@ -111,9 +112,10 @@ class Adoption:
         them since. If the caller asks again, it gets them again. It keeps the name and the notices, which block nobody.
         """
         with self._rooms.change(caller, room_id, LOCK, even_closed=True) as (tx, snapshot):
-            for reservation_id, expires_at in moved.reservations.items():
-                owners = {"from_agent_id": caller.agent_id, "to_agent_id": moved.prior_id}
-                tx.run("move_reservation", reservation_id=reservation_id, expires_at=expires_at, **owners)
+            held, prior = _load_reservations(tx, snapshot, caller.agent_id), snapshot.find(moved.prior_id)
+            for each in held:
+                if prior is not None and moved.reservations.get(each.reservation_id) == each.expires_at:
+                    _hand_reservation(tx, each, prior)
             room = snapshot.room
             if moved.has_offer and room.reserved_for == caller.agent_id:
                 _, room = append_event(tx, room, "resume", by=caller.agent_id, to=moved.prior_id)
@@ -172,18 +174,27 @@ class Adoption:
     ) -> Moved:
         """Move the reservations made until then, and the offer of the stick, with the full time to claim it."""
         room_id, has_offer = snapshot.room.room_id, snapshot.room.reserved_for == prior_id
-        found = tx.all("reservations_of", agent_id=prior_id, room_id=room_id)
-        moved = {
-            row["reservation_id"]: row["expires_at"] for row in found if until is None or row["created_at"] <= until
-        }
-        owners = {"from_agent_id": prior_id, "to_agent_id": agent_id}
-        for reservation_id, expires_at in moved.items():
-            tx.run("move_reservation", reservation_id=reservation_id, expires_at=expires_at, **owners)
+        held, heir = _load_reservations(tx, snapshot, prior_id), snapshot.member(agent_id)
+        found = [each for each in held if until is None or each.created_at <= until]
+        for each in found:
+            _hand_reservation(tx, each, heir, is_recorded=until is not None)
         if has_offer:
             tx.ring(seat_channel(room_id, agent_id))
             _, room = append_event(tx, snapshot.room, "resume", by=prior_id, to=agent_id)
             save_room(tx, room._replace(claim_expires_at=snapshot.later(snapshot.policy.claim_ttl_ms)))
-        return Moved(prior_id, moved, has_offer)
+        return Moved(prior_id, {each.reservation_id: each.expires_at for each in found}, has_offer)
+
+
+def _load_reservations(tx: Transaction, snapshot: Snapshot, agent_id: str) -> list[Reservation]:
+    rows = tx.all("reservations_of", agent_id=agent_id, room_id=snapshot.room.room_id)
+    return [to_reservation(row, snapshot) for row in rows]
+
+
+def _hand_reservation(tx: Transaction, reservation: Reservation, to: Member, is_recorded: bool = True) -> None:
+    """Let another agent own a reservation. The record of an adoption says so for all of them at once."""
+    tx.run("move_reservation", reservation_id=reservation.reservation_id, to_agent_id=to.agent_id)
+    if is_recorded:
+        record(tx, reservation._replace(agent_id=to.agent_id, name=to.name), "renewed", to)
 
 
 def _find_resumed(tx: Transaction, room_id: str, agent_id: str) -> tuple[str, str] | None:

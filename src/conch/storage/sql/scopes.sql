@@ -85,8 +85,7 @@ WHERE reservation_id = :reservation_id AND state = 'active';
 UPDATE reservations SET state = :state, ended_at = :now WHERE reservation_id = :reservation_id AND state = 'active';
 
 -- name: move_reservation
-UPDATE reservations SET agent_id = :to_agent_id
-WHERE reservation_id = :reservation_id AND agent_id = :from_agent_id AND state = 'active' AND expires_at = :expires_at;
+UPDATE reservations SET agent_id = :to_agent_id WHERE reservation_id = :reservation_id;
 
 -- name: room_agents
 SELECT
