@@ -35,7 +35,7 @@ from conch.storage.sqlite.files import (
     stamp,
     unused,
 )
-from conch.storage.sqlite.headers import FileId, file_id, is_used_elsewhere
+from conch.storage.sqlite.headers import FileId, count_steps, file_id, is_ahead, is_used_elsewhere
 from conch.storage.sqlite.logs import Log, Recovered
 from conch.storage.sqlite.ownership import require_own_place
 from conch.storage.sqlite.places import (
@@ -44,8 +44,6 @@ from conch.storage.sqlite.places import (
     OpenFiles,
     Users,
     are_superseded,
-    count_steps,
-    is_ahead,
     read_record,
     survey,
     wait_until_written,

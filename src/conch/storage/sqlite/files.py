@@ -14,7 +14,8 @@ from conch.lean import re
 from conch.storage.replacement import new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
-from conch.storage.sqlite.places import SIDES, next_mark
+from conch.storage.sqlite.headers import next_mark
+from conch.storage.sqlite.places import SIDES
 
 _OLDEST_SQLITE = (3, 35, 0)  # the first version with RETURNING
 # fmt: off

@@ -17,6 +17,7 @@ RAW_MARK = 4, 60  # the bytes in the header of the file with the number of `PRAG
 _SHARED_LOCK = (0x4000_0002, 510)
 _SHM_LOCK = (128, 1)
 _CHUNK = 1 << 20
+_HIGHEST_MARK = 2**31 - 1
 _HOW = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # without waiting: a pipe may have been put in place of the file
 
 FileId = tuple[int, int]
@@ -32,6 +33,20 @@ def file_id(path: str) -> FileId | None:
 
 def to_mark(raw: bytes) -> int | None:
     return int.from_bytes(raw, "big") if len(raw) == RAW_MARK[0] else None
+
+
+def next_mark(mark: int) -> int:
+    return mark % _HIGHEST_MARK + 1
+
+
+def count_steps(start: int, mark: int) -> int:
+    """How many times a mark must move on to become another one."""
+    return (mark - start) % _HIGHEST_MARK
+
+
+def is_ahead(mark: int, known: int) -> bool:
+    """Whether a mark is the known one, or one that it can have moved on to."""
+    return count_steps(known, mark) < _HIGHEST_MARK // 2
 
 
 class Header:

@@ -14,10 +14,9 @@ import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from conch.lean import NamedTuple
+from conch.lean import NamedTuple, Protocol
 from conch.storage.sqlite import sqlite3
-from conch.storage.sqlite.headers import Header
-from conch.storage.sqlite.places import Users, is_ahead
+from conch.storage.sqlite.headers import Header, is_ahead
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.scratch import scratch_folder
 
@@ -26,6 +25,19 @@ _FIRST_PAGE_BYTES = 65_536  # SQLite has no larger pages
 
 _fstat = os.fstat
 _lseek = os.lseek
+
+
+class Notes(Protocol):
+    """What writers have noted about their changes, as `places.Users` keeps it."""
+
+    @property
+    def can_note(self) -> bool: ...
+
+    def note(self, mark: int, changed_at: int) -> None: ...
+
+    def has_noted(self, changed_at: int) -> bool: ...
+
+    def noted(self) -> tuple[int | None, int] | None: ...
 
 
 class Log:
@@ -51,7 +63,7 @@ class Log:
     def is_trusted(self) -> bool:
         return _fstat(self._wal).st_mtime_ns == self.trusted
 
-    def is_whole(self, stored: int, users: Users, queue: Queue | None) -> bool:
+    def is_whole(self, stored: int, users: Notes, queue: Queue | None) -> bool:
         """Whether SQLite could recover every change in `-wal`. Also true while that is not known.
 
         `stored` is the mark that SQLite reads now. A writer needs no `queue`: nobody else writes meanwhile.
@@ -67,7 +79,7 @@ class Log:
             if queue is not None:
                 queue.leave(file)
 
-    def _is_noted(self, users: Users) -> bool:
+    def _is_noted(self, users: Notes) -> bool:
         changed_at = self.changed_at()
         if not users.has_noted(changed_at):
             noted = users.noted()
@@ -76,7 +88,7 @@ class Log:
         self.trusted = changed_at
         return True
 
-    def _is_recoverable(self, stored: int, users: Users) -> bool:
+    def _is_recoverable(self, stored: int, users: Notes) -> bool:
         changed_at, noted, mark = self.changed_at(), users.noted(), self.recoverable_mark()
         if mark is None:
             return True

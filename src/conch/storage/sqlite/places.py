@@ -27,7 +27,7 @@ from collections.abc import Callable
 
 from conch.errors import StoreBusy
 from conch.lean import NamedTuple
-from conch.storage.sqlite.headers import RAW_MARK, FileId, Header, file_id, to_mark
+from conch.storage.sqlite.headers import RAW_MARK, FileId, Header, count_steps, file_id, is_ahead, to_mark
 
 try:
     import fcntl
@@ -35,7 +35,6 @@ except ImportError:  # Windows has no flock
     fcntl = None  # type: ignore[assignment]
 
 SIDES = ("-wal", "-shm")
-_HIGHEST_MARK = 2**31 - 1
 _ENTRY_SECONDS = 5.0
 _QUIET_NS = 3_000_000_000  # no filesystem has coarser times
 _RECORD_BYTES = 200
@@ -45,20 +44,6 @@ _COPY_SECONDS = 1.0
 _STILL_NS = 50_000_000
 
 _stat, _pread = os.stat, os.pread
-
-
-def next_mark(mark: int) -> int:
-    return mark % _HIGHEST_MARK + 1
-
-
-def count_steps(start: int, mark: int) -> int:
-    """How many times a mark must move on to become another one."""
-    return (mark - start) % _HIGHEST_MARK
-
-
-def is_ahead(mark: int, known: int) -> bool:
-    """Whether a mark is the known one, or one that it can have moved on to."""
-    return count_steps(known, mark) < _HIGHEST_MARK // 2
 
 
 def _follows(known: str, mark: str) -> bool:
