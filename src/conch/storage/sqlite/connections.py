@@ -36,6 +36,7 @@ from conch.storage.sqlite.files import (
     unused,
 )
 from conch.storage.sqlite.headers import FileId, count_steps, file_id, is_ahead, is_used_elsewhere
+from conch.storage.sqlite.lending import FilesTaken, Generation, Hidden, Lent
 from conch.storage.sqlite.logs import Log, Recovered
 from conch.storage.sqlite.ownership import require_own_place
 from conch.storage.sqlite.places import (
@@ -57,11 +58,6 @@ _SETTLE_SECONDS = 1.0
 _LOOK_SECONDS = 10.0  # damage that SQLite finds again within this time is in the store's file, not in `-wal` or `-shm`
 _DAMAGES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_SHORT_READ)
 _DAMAGED = ".damaged-"  # in the names of files with a `-wal` that SQLite cannot recover
-_kept: list[sqlite3.Connection] = []  # must never be closed, see `_Generation.close`
-
-
-class FilesTaken(Exception):
-    """The files at the path are not the ones that a connection has open."""
 
 
 class _Unsettled(Exception):
@@ -74,159 +70,6 @@ class _Unsettled(Exception):
 
 class _UsedElsewhere(_Unsettled):
     """Other processes use the store's file under another name."""
-
-
-class _Hidden(Exception):
-    """The system does not let us look at the files, for example because we may no longer enter the folder."""
-
-    def __init__(self, error: OSError) -> None:
-        super().__init__(error)
-        self.error = error
-
-
-class Facts:
-    """What a connection has read about the store. It is right until another connection commits."""
-
-    __slots__ = ("epoch", "mark", "schema", "start", "text", "version")
-
-    def __init__(self, version: int, mark: int, text: str, known: Facts | None) -> None:
-        """`text` is all of `meta`, as `store_facts` reads it."""
-        self.version = version
-        """The number that SQLite changes for this connection when another one commits."""
-        self.mark = mark
-        self.text = text
-        self.start: int | None
-        """The mark that the file had when `-wal` began."""
-        self.schema: int | None
-        """None if it is missing or damaged."""
-        self.epoch: str | None
-        if known is not None and known.text == text:
-            self.start, self.schema, self.epoch = known.start, known.schema, known.epoch
-        else:
-            rows = dict(row.partition("\x1f")[::2] for row in text.split("\x1e"))
-            self.start, self.schema = to_number(rows.get("mark")), to_number(rows.get("schema_version"))
-            self.epoch = rows.get("epoch")
-
-
-def to_number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
-
-
-class _Generation:
-    """The connections to the same files."""
-
-    def __init__(self, files: OpenFiles, users: Users, log: Log | None) -> None:
-        self.files = files
-        self.users = users
-        self.log = log
-        self.idle: list[Lent] = []
-        self.count = 1
-        self.trouble: StoreInterrupted | None = None
-        self.noticing = Lock()
-        self.is_taken = False
-        self.is_stuck = False
-        self.is_superseded = False
-
-    def close(self, connection: sqlite3.Connection) -> None:
-        """Close a connection. Once its files were taken, SQLite must leave alone what is at the path now."""
-        if self.is_taken and not self.files.can_close_safely():
-            _kept.append(connection)
-            self.is_stuck = True
-            return
-        self.count -= 1
-        if self.count == 0:  # SQLite may now delete -wal and -shm, so others must not expect them
-            self.users.leave()
-        connection.close()
-        if self.count == 0:
-            self.files.close()
-            if self.log is not None:
-                self.log.close()
-
-    def close_idle(self) -> None:
-        idle, self.idle = self.idle, []
-        for lent in idle:
-            self.close(lent.connection)
-
-
-class Lent:
-    """A connection, what it has read about the store, and the others to the same files."""
-
-    __slots__ = ("connection", "facts", "generation", "known")
-
-    def __init__(self, connection: sqlite3.Connection, generation: _Generation) -> None:
-        self.connection = connection
-        self.generation = generation
-        self.facts: Facts | None = None
-        self.known: int | None = None
-        """The mark that SQLite had read from these files before this connection was lent."""
-
-    def read_facts(self, statements: dict[str, str]) -> Facts:
-        """What the store says about itself in this transaction. If nobody has committed since, that is known."""
-        cursor, known = self.connection.execute("PRAGMA data_version"), self.facts
-        cursor.row_factory = None
-        (version,) = cursor.fetchone()
-        if known is not None and known.version == version:
-            return known
-        (mark,) = cursor.execute(statements["store_mark"]).fetchone()
-        (text,) = cursor.execute(statements["store_facts"]).fetchone()
-        self.facts = Facts(version, mark, text or "", known)
-        return self.facts
-
-    def check(self) -> int:
-        """The mark in the file. FilesTaken if the files at the path are not the ones of this connection."""
-        try:
-            mark = self.generation.files.find_mark()
-        except OSError as error:
-            raise _Hidden(error) from error
-        if mark is None:
-            raise FilesTaken
-        return mark
-
-    def check_marks(self, in_file: int, stored: int, start: int) -> None:
-        """FilesTaken if a copy was put over the file. Inside a transaction.
-
-        `stored` is the mark that SQLite reads, and `start` the one that the file had when `-wal` began.
-        """
-        files = self.generation.files
-        if in_file != start and count_steps(start, in_file) > count_steps(start, stored):
-            files.is_overwritten = True
-            raise FilesTaken
-        if self.known is not None and stored != self.known and not is_ahead(stored, self.known):
-            files.is_doubtful = True
-            raise FilesTaken
-        files.stored = stored
-
-    def check_log(self, stored: int, queue: Queue | None) -> None:
-        """FilesTaken if SQLite could not recover `-wal` any more. Inside a transaction. A writer needs no `queue`.
-
-        Every transaction asks, so it must be fast.
-        """
-        log, files = self.generation.log, self.generation.files
-        if log is not None and not log.is_trusted() and not log.is_whole(stored, self.generation.users, queue):
-            files.is_doubtful = files.is_log_damaged = True
-            raise FilesTaken
-
-    def note(self, mark: int) -> None:
-        """Note a change that is committed, before the next writer's turn."""
-        log = self.generation.log
-        if log is not None:
-            log.trusted = changed_at = log.changed_at()
-            self.generation.users.note(mark, changed_at)
-
-    def is_index_cut(self) -> bool:
-        """Whether `-shm` was cut off. It must not be looked at then."""
-        log = self.generation.log
-        if log is None or not log.is_index_cut():
-            return False
-        log.fill_index()
-        self.generation.files.is_doubtful = True
-        return True
-
-    def is_surely_taken(self) -> bool:
-        try:
-            return self.is_index_cut() or not self.generation.files.are_in_place()
-        except OSError:
-            return False
 
 
 class _Loan:
@@ -293,8 +136,8 @@ class Connections:
         self._connect_first = connect_first
         self._moved = moved
         self._lock = Lock()
-        self._now: _Generation | None = None
-        self._before: _Generation | None = None  # the last one, if its files were taken
+        self._now: Generation | None = None
+        self._before: Generation | None = None  # the last one, if its files were taken
         self._has_tried = False
         self._is_older: Callable[[int], bool] = lambda mark: False
         self._looked_at: int | None = None  # the `-wal` that was examined last, after SQLite found a damage
@@ -309,7 +152,7 @@ class Connections:
 
     def explain(self, error: BaseException, lent: Lent) -> StoreError | None:
         """The error for a caller, if this one comes from the driver or from the files of the store."""
-        if isinstance(error, _Hidden):
+        if isinstance(error, Hidden):
             return self.translate(error.error)
         if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) in _DAMAGES:
             lent.generation.files.is_doubtful = True
@@ -349,7 +192,7 @@ class Connections:
                 lent.known = generation.files.stored
             return lent
 
-    def _connect_again(self, generation: _Generation) -> Lent | None:
+    def _connect_again(self, generation: Generation) -> Lent | None:
         try:
             if not generation.files.are_in_place():  # a thread that has a connection must notice, to save what it can
                 return None
@@ -410,7 +253,7 @@ class Connections:
             generation.is_taken = lent.is_surely_taken()
             generation.close(lent.connection)
 
-    def _open_first(self, connect: Callable[[], sqlite3.Connection]) -> _Generation:
+    def _open_first(self, connect: Callable[[], sqlite3.Connection]) -> Generation:
         """Open the store. If its files do not fit together, try again for a moment.
 
         The last user of a store deletes `-wal` and `-shm` as it leaves. A process that opens the store just then still
@@ -442,7 +285,7 @@ class Connections:
         except OSError as error:
             raise self.translate(error) from error
 
-    def _try_to_open_first(self, connect: Callable[[], sqlite3.Connection]) -> _Generation:
+    def _try_to_open_first(self, connect: Callable[[], sqlite3.Connection]) -> Generation:
         users = None
         try:
             self._follow_links()
@@ -466,7 +309,7 @@ class Connections:
             self._moved(target)
         self._has_tried = True
 
-    def _open_files(self, users: Users, connect: Callable[[], sqlite3.Connection]) -> _Generation:
+    def _open_files(self, users: Users, connect: Callable[[], sqlite3.Connection]) -> Generation:
         files = OpenFiles(self.path, self._given)
         connection, log, has_lost = None, None, users.find_loss()
         self._is_older = lambda mark: not users.is_alone and self._before is None and has_lost(files.files, mark)
@@ -493,7 +336,7 @@ class Connections:
             if log is not None:
                 log.close()
             raise
-        generation = _Generation(files, users, log)
+        generation = Generation(files, users, log)
         generation.idle.append(Lent(connection, generation))
         return generation
 
@@ -733,7 +576,7 @@ class Connections:
     def _in_doubt(self) -> StoreInterrupted:
         return StoreInterrupted(f"Files of the store at {self.path} are being changed. Try again.", path=self.path)
 
-    def _leave_to_others(self, generation: _Generation) -> StoreInterrupted:
+    def _leave_to_others(self, generation: Generation) -> StoreInterrupted:
         """Other processes have saved what was in these files, and use newer ones, which now are gone, too.
 
         Our -shm does not describe the newer -wal: with it, SQLite would write wrong pages into the store's file. So we

@@ -22,7 +22,7 @@ from conch.lean import Any
 from conch.storage.base import Aside, Check, Made, Problem, Query, Replacement, Restoration, Row, ignore_rows
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
-from conch.storage.sqlite.connections import Connections, Facts, FilesTaken, Lent, to_number
+from conch.storage.sqlite.connections import Connections
 from conch.storage.sqlite.errors import list_users, translate, translated
 from conch.storage.sqlite.files import (
     copy,
@@ -36,6 +36,7 @@ from conch.storage.sqlite.files import (
     stamp,
     unused,
 )
+from conch.storage.sqlite.lending import Facts, FilesTaken, Lent, to_number
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import APPLICATION_ID, foreign
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
