@@ -1,14 +1,7 @@
-"""The connections of one process to a store, and what it does when the store's files are taken away.
+"""The connections of one process to a store: opening the first one, lending them, and dropping them.
 
-A process that notices it saves what it still can, drops its connections, and opens what is there now:
-
-- The store's file was deleted or replaced. The connections still read the old one, so it is copied to a new file.
-- Only `-wal` or `-shm` is missing. The connections still have them, and write what they hold into the store's file.
-- Another file, or an older copy of the store, was copied over it. What was there before is gone.
-- `-shm` is damaged. SQLite makes it again from `-wal`.
-- `-wal` is damaged. What SQLite can still recover of it is put in place of the store.
-- A link on the way to the store was changed. The old store is left to those who still use it.
-- The store's file was moved, with a link to it in its place. The connections write what `-wal` holds into it.
+A process that notices that the store's files were taken away saves what it still can, see `rescuing`, drops its
+connections, and opens what is there now.
 """
 
 from __future__ import annotations
@@ -16,48 +9,26 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
-from conch.errors import StoreBusy, StoreError, StoreInterrupted, StoreReplaced, StoreUnavailable
+from conch.errors import StoreBusy, StoreError, StoreInterrupted, StoreUnavailable
 from conch.lean import Lock
 from conch.storage.replacement import Replacements
 from conch.storage.sqlite import sqlite3
-from conch.storage.sqlite.errors import damaged, translate
-from conch.storage.sqlite.files import (
-    copy_whole,
-    make_distinct,
-    make_file,
-    make_folder,
-    make_private,
-    new_mark,
-    note_loss,
-    put_in_place,
-    stamp,
-    unused,
-)
-from conch.storage.sqlite.headers import FileId, count_steps, file_id, is_ahead, is_used_elsewhere
+from conch.storage.sqlite.errors import describe_loss, translate
+from conch.storage.sqlite.files import make_file, make_folder, make_private, note_loss, set_sides_aside
+from conch.storage.sqlite.headers import is_used_elsewhere
 from conch.storage.sqlite.lending import FilesTaken, Generation, Hidden, Lent
-from conch.storage.sqlite.logs import Log, Recovered
+from conch.storage.sqlite.logs import Log
 from conch.storage.sqlite.ownership import require_own_place
-from conch.storage.sqlite.places import (
-    SIDES,
-    Files,
-    OpenFiles,
-    Users,
-    are_superseded,
-    read_record,
-    survey,
-    wait_until_written,
-)
+from conch.storage.sqlite.places import Files, OpenFiles, Users, read_record, survey
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import require_own_file
 from conch.storage.sqlite.transaction import transaction
 
 _IDLE_CONNECTIONS = 4
 _SETTLE_SECONDS = 1.0
-_LOOK_SECONDS = 10.0  # damage that SQLite finds again within this time is in the store's file, not in `-wal` or `-shm`
 _DAMAGES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_SHORT_READ)
-_DAMAGED = ".damaged-"  # in the names of files with a `-wal` that SQLite cannot recover
 
 
 class _Unsettled(Exception):
@@ -122,10 +93,13 @@ class Connections:
         connect: Callable[[], sqlite3.Connection],
         connect_first: Callable[[], sqlite3.Connection],
         moved: Callable[[str], None],
+        save: Callable[[Lent, str, sqlite3.Error | None], StoreInterrupted],
     ) -> None:
         """`connect_first` makes the first connection: it may have to create or migrate the store.
 
-        `moved` gets the new path after a link was changed.
+        `moved` gets the new path after a link was changed. `save` saves what can be saved when a connection has found
+        that its files were taken. It gets where the path leads now and what SQLite has found, and returns the error for
+        the caller.
         """
         self.path = path
         self._given = given
@@ -135,13 +109,12 @@ class Connections:
         self._connect = connect
         self._connect_first = connect_first
         self._moved = moved
+        self._save = save
         self._lock = Lock()
         self._now: Generation | None = None
         self._before: Generation | None = None  # the last one, if its files were taken
         self._has_tried = False
         self._is_older: Callable[[int], bool] = lambda mark: False
-        self._looked_at: int | None = None  # the `-wal` that was examined last, after SQLite found a damage
-        self._look_again_at = 0.0
 
     def borrowed(self) -> _Loan:
         """A connection for one transaction, with the driver's errors translated.
@@ -360,15 +333,7 @@ class Connections:
         with transaction(connection, "BEGIN IMMEDIATE"):
             note_loss(connection)
         self._replacements.forget_epoch()
-        self._replacements.add(self._loss(), path=self.path, rescued=None)
-
-    def _loss(self, kept: str = "") -> str:
-        where = f" The damaged file is {kept}-wal." if kept else ""
-        return (
-            f"Changes are missing in the store at {self.path}: the file {self.path}-wal was emptied, deleted or "
-            f"damaged after they were made, or the machine lost power.{where} `conch db restore FILE` brings back a "
-            "backup."
-        )
+        self._replacements.add(describe_loss(self.path), path=self.path, rescued=None)
 
     def _require_own_files(self, users: Users) -> None:
         """Make sure that the store's file and those beside it belong together.
@@ -388,7 +353,7 @@ class Connections:
             if recorded is None or recorded.fit(now):
                 return
             if not recorded.same_store(now):
-                self._set_sides_aside(recorded, now)
+                set_sides_aside(self.path, recorded, now)
 
     def _not_ours(self, trouble: _Unsettled) -> StoreUnavailable:
         from conch.host.processes import other_users_of  # rarely needed
@@ -462,165 +427,6 @@ class Connections:
             generation.is_taken = not is_left
             generation.close_idle()
         return generation.trouble
-
-    def _follow(self, lent: Lent, target: str) -> StoreInterrupted:
-        """Leave the old file in order, because a link now leads to another one. Returns the error for the caller."""
-        store = lent.generation.files.files.store
-        if file_id(target) == store:  # it was moved, and its -wal still has the old name
-            self._empty_log(lent)
-            return StoreInterrupted(f"The file of the store at {self._given} was moved to {target}. Try again.")
-        self._replacements.forget_epoch()
-        message = f"A link was changed: the store at {self._given} was {self.path}, and is {target} now."
-        if os.path.islink(self.path):  # the file itself was replaced by the link
-            return self._rescue(lent, message)
-        return self._replacements.add(message, path=target, before=self.path)
-
-    def _save(self, lent: Lent, target: str, error: sqlite3.Error | None) -> StoreInterrupted:
-        if target != self.path:
-            return self._follow(lent, target)
-        files, now = lent.generation.files, survey(self.path)
-        old, recorded = files.files, read_record(self.path)
-        if files.is_doubtful and not files.is_overwritten and old.same_store(now) and old[:3] == now[:3]:
-            trouble = self._mend_log(lent, error)
-            if trouble is not None:
-                return trouble
-        if old.same_store(now) and not files.is_overwritten:
-            others_mended = recorded is not None and recorded.fit(now)  # then the process that mended has recorded them
-            # Ours is another record if `.users` was deleted as well.
-            ours = lent.generation.users.recorded()
-            if not others_mended and (are_superseded(recorded, old) or are_superseded(ours, old)):
-                return self._leave_to_others(lent.generation)
-            if others_mended or self._mend(lent, old):
-                return StoreInterrupted(f"Files beside the store at {self.path} were replaced. Try again.")
-        self._replacements.forget_epoch()
-        if old.store == now.store and (files.is_overwritten or old.mark != now.mark):
-            if self._set_sides_aside(old, now):  # SQLite would show what they hold, mixed with the copy
-                self._replacements.is_to_be_told = True
-                wait_until_written(self.path)
-                # The next process that notices must not take this for a lost `-wal`, and write its own over the copy.
-                lent.generation.users.record(survey(self.path))
-            message = f"Another file or an older copy was put over the store at {self.path} while processes used it."
-            return self._replacements.add(message, path=self.path, rescued=None)
-        message = f"The store at {self.path} was deleted or replaced while processes used it."
-        return self._rescue(lent, message)
-
-    def _set_sides_aside(self, old: Files, now: Files) -> bool:
-        """Move aside the files that belonged to the earlier store. False if they are gone already."""
-        free = unused(f"{self.path}.set-aside-{stamp()}")
-        kept = [suffix for suffix, mine, found in zip(SIDES, old[1:3], now[1:3], strict=True) if mine and mine == found]
-        for suffix in kept:
-            os.rename(self.path + suffix, free + suffix)
-        return bool(kept)
-
-    def _mend_log(self, lent: Lent, error: sqlite3.Error | None) -> StoreInterrupted | None:
-        """Find out whether `-wal` or `-shm` is damaged, and go on with what SQLite can read without `-shm`.
-
-        None if a copy was put over the store's file. StoreError if the file itself is damaged.
-        """
-        log, users, files = lent.generation.log, lent.generation.users, lent.generation.files
-        is_known = self._looked_at == (log and log.changed_at()) or time.monotonic() < self._look_again_at
-        if log is None or (error is not None and is_known):
-            raise damaged(self.path) if error is None else self.translate(error)
-        noted = users.noted()
-        known = [mark for mark in (lent.known, noted[0] if noted else None) if mark is not None]
-        with self._without_writers(lent.connection), log.recovered() as found:
-            if found is None:
-                raise self._in_doubt()
-            self._looked_at, in_file = log.changed_at(), files.find_mark() or 0
-            self._look_again_at = time.monotonic() + _LOOK_SECONDS
-            if found.is_damaged:
-                raise damaged(self.path) if error is None else self.translate(error)
-            is_ours = count_steps(found.start, in_file) <= count_steps(found.start, found.mark)
-            if is_ours and all(is_ahead(found.mark, mark) for mark in known):
-                return self._rebuild_index(users) if error or not files.is_log_damaged else self._in_doubt()
-            if not is_ours or (found.mark == in_file and error is None and not files.is_log_damaged):
-                files.is_overwritten = True
-                return None
-            trouble = self._go_on_with(found, users)
-            if found.is_empty:  # the loss cannot be noted in it yet, so the next process that opens it does so
-                users.note(known[-1], log.changed_at())
-            return trouble
-
-    def _rebuild_index(self, users: Users) -> StoreInterrupted:
-        """Let SQLite make `-shm` again from `-wal`, which is whole."""
-        os.unlink(f"{self.path}-shm")
-        users.record(survey(self.path))  # so that others do not write what they read through the old one
-        return StoreInterrupted(f"SQLite found damage, so the file {self.path}-shm was made again. Try again.")
-
-    def _go_on_with(self, found: Recovered, users: Users) -> StoreReplaced:
-        """Put what SQLite could read of a damaged `-wal` in place of the store."""
-        kept = unused(f"{self.path}{_DAMAGED}{stamp()}")
-        if not found.is_empty:
-            with closing(sqlite3.connect(found.path, isolation_level=None)) as copy:
-                make_distinct(copy, new_mark())
-                note_loss(copy)
-        put_in_place(found.path, self.path, kept)
-        users.record(survey(self.path))
-        self._replacements.forget_epoch()
-        return self._replacements.add(self._loss(kept), path=self.path, rescued=None)
-
-    @contextmanager
-    def _without_writers(self, connection: sqlite3.Connection) -> Iterator[None]:
-        """Keep out writers that have passed their check, as far as SQLite can still lock the store."""
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-                raise
-        try:
-            yield
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-
-    def _in_doubt(self) -> StoreInterrupted:
-        return StoreInterrupted(f"Files of the store at {self.path} are being changed. Try again.", path=self.path)
-
-    def _leave_to_others(self, generation: Generation) -> StoreInterrupted:
-        """Other processes have saved what was in these files, and use newer ones, which now are gone, too.
-
-        Our -shm does not describe the newer -wal: with it, SQLite would write wrong pages into the store's file. So we
-        open the store again as a new process does, once those that use the newer files have noticed.
-        """
-        generation.is_superseded = True
-        generation.users.leave()  # nobody need wait for us
-        return StoreInterrupted(f"Files beside the store at {self.path} were replaced again. Try again.")
-
-    def _mend(self, lent: Lent, old: Files) -> bool:
-        """Write what `-wal` holds into the store's file. False if another program has filled a `-wal` of its own."""
-        wal = f"{self.path}-wal"
-        if file_id(wal) not in (None, old.wal) and os.stat(wal).st_size > 0:
-            return False
-        self._empty_log(lent)
-        return True
-
-    def _empty_log(self, lent: Lent) -> None:
-        row = lent.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        if row["busy"]:
-            message = f"Files of the store at {self.path} were taken away while other processes write. Try again."
-            raise StoreBusy(message, path=self.path)
-
-    def _rescue(self, lent: Lent, message: str) -> StoreReplaced:
-        """Copy the store that is gone, unless it has another name now, or another process has copied it."""
-        files = lent.generation.files
-        moved = self._find_moved(files.files.store)
-        if moved is not None and _DAMAGED in moved:
-            return self._replacements.add(self._loss(moved), path=self.path, rescued=None)
-        rescued = moved or f"{self.path}.rescued-{stamp(files.taken_at())}"
-        try:
-            if not os.path.exists(rescued):
-                copy_whole(lent.connection, rescued)
-        except StoreError as error:
-            message = f"{message} What was in it could not be saved: {error.message}"
-            return self._replacements.add(message, path=self.path, rescued=None)
-        message = f"{message} What was in it is in {rescued}; `conch db restore {rescued}` brings it back."
-        return self._replacements.add(message, path=self.path, rescued=rescued)
-
-    def _find_moved(self, store: FileId | None) -> str | None:
-        """The file in this folder that is the old store, if conch moved it aside."""
-        folder, name = os.path.split(self.path)
-        beside = [os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(f"{name}.")]
-        return next((path for path in beside if file_id(path) == store), None)
 
 
 def _read_mark(connection: sqlite3.Connection) -> int:

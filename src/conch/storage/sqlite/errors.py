@@ -86,6 +86,15 @@ def damaged(path: str) -> StoreCorrupt:
     return kind(text.format(path=path), path=path)
 
 
+def describe_loss(path: str, kept: str = "") -> str:
+    where = f" The damaged file is {kept}-wal." if kept else ""
+    return (
+        f"Changes are missing in the store at {path}: the file {path}-wal was emptied, deleted or "
+        f"damaged after they were made, or the machine lost power.{where} `conch db restore FILE` brings back a "
+        "backup."
+    )
+
+
 def list_users(path: str) -> str:
     """The other processes that have a store open, for a sentence."""
     from conch.host.processes import other_users_of  # rarely needed

@@ -15,7 +15,7 @@ from conch.storage.replacement import new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.headers import next_mark
-from conch.storage.sqlite.places import SIDES
+from conch.storage.sqlite.places import SIDES, Files
 
 _OLDEST_SQLITE = (3, 35, 0)  # the first version with RETURNING
 # fmt: off
@@ -121,6 +121,15 @@ def put_in_place(copy: str, path: str, kept: str) -> None:
         with suppress(FileNotFoundError):
             os.rename(path + suffix, kept + suffix)
     os.replace(copy, path)
+
+
+def set_sides_aside(path: str, old: Files, now: Files) -> bool:
+    """Move aside the files that belonged to the earlier store. False if they are gone already."""
+    free = unused(f"{path}.set-aside-{stamp()}")
+    kept = [suffix for suffix, mine, found in zip(SIDES, old[1:3], now[1:3], strict=True) if mine and mine == found]
+    for suffix in kept:
+        os.rename(path + suffix, free + suffix)
+    return bool(kept)
 
 
 def _fill(connection: sqlite3.Connection, target: str) -> None:

@@ -18,7 +18,7 @@ from conch.errors import (
     StoreUnavailable,
     StoreUncertain,
 )
-from conch.lean import Any
+from conch.lean import TYPE_CHECKING, Any
 from conch.storage.base import Aside, Check, Made, Problem, Query, Replacement, Restoration, Row, ignore_rows
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
@@ -50,6 +50,9 @@ from conch.storage.statements import (
     load_statements,
     still_in_use,
 )
+
+if TYPE_CHECKING:
+    from conch.storage.sqlite.rescuing import Rescue
 
 DIALECT = Dialect(
     "sqlite",
@@ -90,6 +93,7 @@ class SqliteStore:
 
         If a link is changed, `moved` gets the new path.
         """
+        self._given = given or path
         self._named = named
         self._ring = ring
         self._hears = hears
@@ -103,14 +107,16 @@ class SqliteStore:
         self._replacements = Replacements(path)
         self._connections = Connections(
             path,
-            given or path,
+            self._given,
             named,
             busy_timeout_ms / 1_000,
             self._replacements,
             self._connect,
             self._connect_first,
             moved,
+            self._save,
         )
+        self._rescue: Rescue | None = None
         self._queue = Queue(f"{path}.queue")
         self._counter: Lent | None = None
 
@@ -396,6 +402,14 @@ class SqliteStore:
         self._counter = None
 
     # -- connections
+
+    def _save(self, lent: Lent, target: str, error: sqlite3.Error | None) -> StoreInterrupted:
+        """Save what can be saved after the files of a connection were taken, see `Connections`."""
+        from conch.storage.sqlite.rescuing import Rescue  # rarely needed
+
+        if self._rescue is None:
+            self._rescue = Rescue(lambda: self.path, self._given, self._named, self._replacements)
+        return self._rescue.save(lent, target, error)
 
     def _translated(self) -> AbstractContextManager[None]:
         return translated(self.path, self._named)
