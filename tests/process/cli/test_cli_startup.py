@@ -37,7 +37,7 @@ ROOM = {
     *("storage.replacement", "storage.sqlite", "storage.sqlite.connections", "storage.sqlite.errors"),
     *("storage.sqlite.files", "storage.sqlite.ownership", "storage.sqlite.places", "storage.sqlite.queue"),
     *("storage.sqlite.headers", "storage.sqlite.lending", "storage.sqlite.logs", "storage.sqlite.recognition"),
-    "storage.sqlite.scratch",
+    *("storage.sqlite.schema", "storage.sqlite.scratch"),
     *("tools.offers", "tools.own"),
     *("storage.sqlite.store", "storage.sqlite.transaction", "storage.statements", "tools", "tools.advice"),
     *("tools.fields", "tools.pages", "tools.registry", "tools.replies", "tools.schema", "tools.session", "tools.text"),

@@ -1,6 +1,8 @@
-"""A connection that a call borrows, and the checks that its files are still those of the store."""
+"""A connection that a call borrows, the checks that its files are still those of the store, and a writer's turn."""
 
 from __future__ import annotations
+
+import time
 
 from conch.errors import StoreInterrupted
 from conch.lean import Lock
@@ -168,3 +170,27 @@ class Lent:
             return self.is_index_cut() or not self.generation.files.are_in_place()
         except OSError:
             return False
+
+
+class Turn:
+    """A writer's turn in the queue. Every write needs one, so this is no generator, which is slower."""
+
+    def __init__(self, queue: Queue, connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
+        self._queue = queue
+        self._connection = connection
+        self._busy_timeout_ms = busy_timeout_ms
+
+    def __enter__(self) -> None:
+        began = time.monotonic()
+        self._file = self._queue.enter(self._busy_timeout_ms / 2_000)
+        if self._file is None:
+            waited_ms = min(int(1_000 * (time.monotonic() - began)), self._busy_timeout_ms // 2)
+            self._set_timeout(self._busy_timeout_ms - waited_ms)
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._queue.leave(self._file)
+        if self._file is None:
+            self._set_timeout(self._busy_timeout_ms)
+
+    def _set_timeout(self, milliseconds: int) -> None:
+        self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}")

@@ -12,10 +12,8 @@ from conch.calls import note_change
 from conch.clock import Clock, system_clock
 from conch.errors import (
     SchemaMismatch,
-    StoreBusy,
     StoreCorrupt,
     StoreInterrupted,
-    StoreUnavailable,
     StoreUncertain,
 )
 from conch.lean import TYPE_CHECKING, Any
@@ -23,32 +21,26 @@ from conch.storage.base import Aside, Check, Made, Problem, Query, Replacement, 
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections
-from conch.storage.sqlite.errors import list_users, translate, translated
+from conch.storage.sqlite.errors import translate, translated
 from conch.storage.sqlite.files import (
     copy,
     emptying,
-    first_mark,
     forget_loss,
     is_copy,
     make_folder,
     move_on,
-    split,
     stamp,
     unused,
 )
-from conch.storage.sqlite.lending import Facts, FilesTaken, Lent, to_number
+from conch.storage.sqlite.lending import Facts, FilesTaken, Lent, Turn
 from conch.storage.sqlite.queue import Queue
-from conch.storage.sqlite.recognition import APPLICATION_ID, foreign
+from conch.storage.sqlite.schema import Schema
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
 from conch.storage.statements import (
     Dialect,
     Migration,
-    count_migrations,
-    lasting_users,
     load_checks,
-    load_migrations,
     load_statements,
-    still_in_use,
 )
 
 if TYPE_CHECKING:
@@ -63,8 +55,6 @@ DIALECT = Dialect(
 )
 _SYNCHRONOUS = ("off", "normal", "full", "extra")  # as SQLite numbers them
 _MOST_WAL_BYTES = 16 * 1024 * 1024
-_NEWER = "Upgrade conch and restart its servers"
-_DAMAGED = "Restore a copy made by `conch db backup`"
 
 Ring = Callable[[Iterable[str]], None]
 Hears = Callable[[str], bool]
@@ -101,8 +91,8 @@ class SqliteStore:
         self._busy_timeout_ms = busy_timeout_ms
         self._synchronous = synchronous
         self._migrations = migrations
-        self._schema = count_migrations(DIALECT) if migrations is None else len(migrations)
         self._statements = load_statements(DIALECT)
+        self._schema = Schema(lambda: self.path, named, DIALECT, self._statements, migrations, busy_timeout_ms)
         self._columns: dict[str, tuple[str, ...]] = {}
         self._replacements = Replacements(path)
         self._connections = Connections(
@@ -209,8 +199,8 @@ class SqliteStore:
         lent.check_marks(in_file, facts.mark, in_file if facts.start is None else facts.start)
         lent.check_log(facts.mark, None if is_writer else self._queue)
         # A newer conch may have migrated the store since this process opened it.
-        if facts.schema is None or facts.schema > self._schema:
-            self._check_version(self._known_version(facts.schema))
+        if facts.schema is None or facts.schema > self._schema.version:
+            self._schema.check_version(self._schema.known_version(facts.schema))
         self._replacements.check(facts.epoch)
         return in_file, facts
 
@@ -230,12 +220,12 @@ class SqliteStore:
     def migrate(self, force: bool = False) -> tuple[int, int]:
         """Make a backup and migrate now. Without `force` this is what the first use of the store does anyway."""
         with self._untouched() as connection:
-            before = self._stored_version(connection)
+            before = self._schema.stored_version(connection)
         if force:
             with self._translated(), self._connections.alone(lambda: self._prepare(force)):
                 pass
         with self.read():
-            return before, self._schema
+            return before, self._schema.version
 
     def change_counter(self) -> int:
         with self._translated():
@@ -256,7 +246,7 @@ class SqliteStore:
 
         with self._connections.borrowed() as lent, transaction(lent.connection, "BEGIN"):
             lent.check()
-            problems = find_problems(lent.connection, tuple(self._load_migrations()))
+            problems = find_problems(lent.connection, tuple(self._schema.load_migrations()))
             lent.connection.execute("ROLLBACK")  # after reading a damaged full-text index, SQLite refuses to commit
             return problems
 
@@ -264,7 +254,7 @@ class SqliteStore:
         from conch.storage.comparing import range_checks  # rarely needed
         from conch.storage.sqlite.integrity import expected_facts
 
-        return load_checks(DIALECT) + range_checks(expected_facts(tuple(self._load_migrations())))
+        return load_checks(DIALECT) + range_checks(expected_facts(tuple(self._schema.load_migrations())))
 
     def backup(self, target: str | None) -> str:
         target = os.path.abspath(target or unused(f"{self.path}.{stamp()}.backup"))
@@ -279,7 +269,7 @@ class SqliteStore:
         with suppress(StoreCorrupt):  # a store that cannot be read is replaced
             self._connections.require_own()
         make_folder(self.path, self._named)
-        with scratch_copy(file, self.path, self._schema, self._named) as scratch:
+        with scratch_copy(file, self.path, self._schema.version, self._named) as scratch:
             candidate = SqliteStore(scratch, ring=self._ring, named="FILE", migrations=self._migrations)
             try:
                 with candidate.read():  # migrates an older one
@@ -423,22 +413,22 @@ class SqliteStore:
     def _connect_untouched(self) -> sqlite3.Connection:
         connection = self._connect()
         try:
-            self._stored_version(connection)  # refuse a file that is not a store before anything is done with it
+            self._schema.stored_version(connection)  # refuse a file that is not a store before anything is done with it
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _queued(self, connection: sqlite3.Connection) -> _Turn:
+    def _queued(self, connection: sqlite3.Connection) -> Turn:
         """Wait in the queue for half of the busy timeout. If that fails, SQLite's own wait gets the rest."""
-        return _Turn(self._queue, connection, self._busy_timeout_ms)
+        return Turn(self._queue, connection, self._busy_timeout_ms)
 
     def _connect_first(self) -> sqlite3.Connection:
         self._queue.close()  # its file may have been deleted together with the store
         self._queue = Queue(f"{self.path}.queue")
         connection = self._connect()
         try:
-            is_ready = self._is_current(connection)
+            is_ready = self._schema.is_current(connection)
         except BaseException:
             connection.close()
             raise
@@ -477,11 +467,6 @@ class SqliteStore:
 
     # -- first use
 
-    def _is_current(self, connection: sqlite3.Connection) -> bool:
-        version = self._stored_version(connection)
-        self._check_version(version)
-        return version == self._schema and self._journal_mode(connection) == "wal"
-
     def _prepare(self, force: bool = False) -> sqlite3.Connection:
         """Wait in the queue, migrate if needed, and return a connection."""
         file = self._queue.enter(self._busy_timeout_ms / 2_000)
@@ -489,140 +474,10 @@ class SqliteStore:
             connection = self._connect()
             try:
                 self._connections.require_newest(connection)
-                self._begin_file(connection)
-                self._migrate(connection, force)
+                self._schema.prepare(connection, force)
             except BaseException:
                 connection.close()
                 raise
             return connection
         finally:
             self._queue.leave(file)
-
-    def _begin_file(self, connection: sqlite3.Connection) -> None:
-        try:
-            if self._stored_version(connection) == 0:  # before WAL mode, so that it is in the file itself
-                with transaction(connection, "BEGIN IMMEDIATE"):
-                    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                    connection.execute(f"PRAGMA user_version = {first_mark(connection)}")
-            self._use_wal(connection)
-        except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:  # a failed commit has no code
-                raise
-            message = (
-                f"The file {self.path} is empty or new, and other processes keep it locked: {list_users(self.path)}. "
-                "If it was emptied or overwritten, they let go of it at their next call, or when they end. Try again "
-                "after that."
-            )
-            raise StoreBusy(message, path=self.path) from error
-
-    def _journal_mode(self, connection: sqlite3.Connection, change: str = "") -> str:
-        row: Row = connection.execute(f"PRAGMA journal_mode{change}").fetchone()
-        return str(row["journal_mode"])
-
-    def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """Switch to WAL. SQLite does not wait here for other processes that read the file, so we do."""
-        deadline = time.monotonic() + self._busy_timeout_ms / 1_000
-        while True:
-            try:
-                mode = self._journal_mode(connection, " = WAL")
-                break
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.005)
-        if mode != "wal":
-            message = f"SQLite cannot use WAL mode for {self.path}. Check that it is on a local disk."
-            raise StoreUnavailable(message, path=self.path)
-
-    def _stored_version(self, connection: sqlite3.Connection) -> int:
-        """The schema of the file; 0 if it is empty. ForeignStore if it is not a conch store."""
-        try:
-            row = connection.execute(self._statements["schema_version"]).fetchone()
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
-                raise
-            tables = {row["name"] for row in connection.execute("SELECT name FROM sqlite_master")}
-            if "meta" in tables:  # another process has created the store since the first query
-                return self._stored_version(connection)
-            if tables:
-                raise foreign(self.path, self._named) from None
-            return 0
-        return self._known_version(None if row is None else to_number(row["value"]))
-
-    def _known_version(self, version: int | None) -> int:
-        if version is None:
-            raise self._mismatch("its schema version is missing or damaged", _DAMAGED)
-        return version
-
-    def _check_version(self, version: int) -> None:
-        if version > self._schema:
-            raise self._mismatch(f"it has schema {version}, made by a newer version of conch", _NEWER)
-
-    def _mismatch(self, why: str, advice: str) -> SchemaMismatch:
-        message = (
-            f"This version of conch (schema {self._schema}) cannot use the store at {self.path}: {why}. "
-            f"{advice}, choose another place with {self._named}, or start with an empty store: "
-            "`conch db wipe` moves this one aside."
-        )
-        return SchemaMismatch(message, path=self.path, expected=self._schema)
-
-    def _require_alone(self, version: int) -> None:
-        """SchemaMismatch if other processes have the file open, because they may run the older version."""
-        from conch.host.processes import other_users_of
-
-        users = lasting_users(lambda: other_users_of(self.path))
-        if users == []:
-            return
-        named = ", ".join(map(str, users or ()))
-        why = f"other processes still use it: {named}" if users else "this system cannot list the processes that use it"
-        found = [{"pid": user.pid, "command": user.command} for user in users or ()]
-        raise still_in_use(self.path, version, self._schema, why, path=self.path, processes=found)
-
-    def _load_migrations(self) -> Sequence[Migration]:
-        return load_migrations(DIALECT) if self._migrations is None else self._migrations
-
-    def _migrate(self, connection: sqlite3.Connection, force: bool) -> None:
-        from conch.storage.steps import run_step  # rarely needed
-
-        version = self._stored_version(connection)
-        self._check_version(version)
-        if 0 < version < self._schema:
-            if not force:
-                self._require_alone(version)
-            copy(connection, f"{self.path}.v{version}-{stamp()}.backup")
-        with transaction(connection, "BEGIN IMMEDIATE"):
-            # Read the version again: another process may have migrated the store meanwhile.
-            version = self._stored_version(connection)
-            for migration in self._load_migrations()[version:]:
-                for statement in split(migration.script):
-                    connection.execute(statement)
-                run_step(migration.version, lambda sql, given: connection.execute(sql, given).fetchall())
-            version_row = {"version": str(self._schema)}
-            connection.execute(self._statements["set_schema_version"], version_row)
-            connection.execute(self._statements["ensure_epoch"], {"epoch": new_epoch()})
-            connection.execute(self._statements["ensure_mark"])
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-
-
-class _Turn:
-    """Every write needs one, so this is no generator, which is slower."""
-
-    def __init__(self, queue: Queue, connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
-        self._queue = queue
-        self._connection = connection
-        self._busy_timeout_ms = busy_timeout_ms
-
-    def __enter__(self) -> None:
-        began = time.monotonic()
-        self._file = self._queue.enter(self._busy_timeout_ms / 2_000)
-        if self._file is None:
-            waited_ms = min(int(1_000 * (time.monotonic() - began)), self._busy_timeout_ms // 2)
-            self._set_timeout(self._busy_timeout_ms - waited_ms)
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._queue.leave(self._file)
-        if self._file is None:
-            self._set_timeout(self._busy_timeout_ms)
-
-    def _set_timeout(self, milliseconds: int) -> None:
-        self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
