@@ -1,4 +1,4 @@
-"""The SQLite file as a whole: creating it on a local disk, copying it, emptying it, splitting its migrations."""
+"""The SQLite file as a whole: creating it on a local disk, copying it, splitting its migrations."""
 
 from __future__ import annotations
 
@@ -73,16 +73,6 @@ def make_private(path: str) -> None:
             if os.path.exists(each):
                 os.chmod(each, 0o600)
         note_change()
-
-
-def emptying(connection: sqlite3.Connection) -> Iterator[str]:
-    """The statements that delete all rows, except those of `meta` and those in which a full-text index keeps itself."""
-    from conch.storage.sqlite.fulltext import OWN_TABLES  # few commands need it
-
-    for row in connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
-        name, is_own = row["name"], not row["sql"].startswith("CREATE VIRTUAL")
-        if is_own and name != "meta" and not name.startswith(OWN_TABLES):
-            yield f'DELETE FROM "{name}"'
 
 
 def copy(connection: sqlite3.Connection, target: str) -> None:

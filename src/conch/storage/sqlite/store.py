@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
@@ -24,8 +23,6 @@ from conch.storage.sqlite.connections import Connections
 from conch.storage.sqlite.errors import translate, translated
 from conch.storage.sqlite.files import (
     copy,
-    emptying,
-    forget_loss,
     is_copy,
     make_folder,
     move_on,
@@ -306,7 +303,7 @@ class SqliteStore:
         return kept_in
 
     def wipe(self) -> None:
-        from conch.storage.sqlite.fulltext import empty_index
+        from conch.storage.sqlite.tidying import delete_rows  # rarely needed
 
         epoch = new_epoch()
         with self._connections.borrowed() as lent, self._queued(lent.connection):
@@ -315,11 +312,7 @@ class SqliteStore:
                 in_file, facts = self._check(lent, is_writer=True)
                 move_on(connection, in_file, facts.mark)
                 lent.facts = None
-                connection.execute("PRAGMA defer_foreign_keys = ON")  # so that the tables can be emptied in any order
-                for statement in list(emptying(connection)):
-                    connection.execute(statement)
-                empty_index(connection)
-                forget_loss(connection)
+                delete_rows(connection)
                 connection.execute(self._statements["set_epoch"], {"epoch": epoch})
             self._replacements.expect(epoch)
             with suppress(sqlite3.Error):  # the rows are deleted already, so this must not fail the call
@@ -327,30 +320,14 @@ class SqliteStore:
         self._connections.close()  # they may have used the index
 
     def tidy(self, compact: bool) -> bool:
+        from conch.storage.sqlite.tidying import cut_off_wal  # rarely needed
+
         with self._connections.borrowed() as lent:
             with self._queued(lent.connection):
                 lent.check()
                 if compact:
                     lent.connection.execute("VACUUM")
-            return self._cut_off_wal(lent.connection)
-
-    def _cut_off_wal(self, connection: sqlite3.Connection) -> bool:
-        """Readers that began before must finish first. Most do so in a moment.
-
-        Most of the work is done while others write. They wait only for the rest, and never for a reader.
-        """
-        deadline = time.monotonic() + self._busy_timeout_ms / 1_000
-        while True:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            with self._queued(connection):
-                connection.execute("PRAGMA busy_timeout = 0")
-                try:
-                    is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()["busy"]
-                finally:
-                    connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
-            if not is_busy or time.monotonic() > deadline:
-                return not is_busy
-            time.sleep(0.02)
+            return cut_off_wal(lent.connection, lambda: self._queued(lent.connection), self._busy_timeout_ms)
 
     def durability(self) -> str:
         with self._connections.borrowed() as lent:
