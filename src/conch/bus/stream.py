@@ -174,7 +174,9 @@ def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
 
 def _addressees(metadata_json: str | None) -> list[str]:
     # Most messages have no addressee; a search in the text is cheaper than parsing the JSON.
-    to = json.loads(metadata_json).get("to") if metadata_json and '"to"' in metadata_json else None
+    if metadata_json is None or '"to"' not in metadata_json:
+        return []
+    to = json.loads(metadata_json).get("to")
     return [to] if isinstance(to, str) else to if isinstance(to, list) else []
 
 
