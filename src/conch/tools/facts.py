@@ -60,8 +60,13 @@ def _untold(data: Object, text: str) -> Iterator[_Fact]:
 
 
 def _add_left(data: Object, text: str, told: Told) -> str:
-    left = {name: value for name, value in data.items() if name not in told and (value or type(value) in _NUMBERS)}
-    return _add(text, (fact for fact in _facts(left) if f"{fact[0]}.{fact[1]}" not in told)) if left else text
+    for name in data.keys() - told:
+        if data[name] or type(data[name]) in _NUMBERS:
+            break
+    else:  # as almost always
+        return text
+    left = {name: value for name, value in data.items() if name not in told}
+    return _add(text, (fact for fact in _facts(left) if f"{fact[0]}.{fact[1]}" not in told))
 
 
 def _add(text: str, facts: Iterable[_Fact]) -> str:
