@@ -22,6 +22,10 @@ _SMALLEST_ITEM = 64  # no item of a list is smaller, so a page never needs more 
 _EVERYTHING = 2**31
 _AT_ONCE = 20  # items that are counted together, if they fit
 
+# Bytes that JSON writes as they are, and those that it writes as a pair, such as \n.
+_UNESCAPED = bytes(byte for byte in range(0x20, 0x100) if byte not in b'"\\')
+_IN_PAIRS = b'"\\\n\r\t\f\b'
+
 _Shown = tuple[Object, str]
 
 
@@ -183,7 +187,18 @@ def _line_of(name: str) -> Callable[[Any], str]:
 
 def _size(value: Any) -> int:
     """The bytes of a value as JSON, with the comma after it. Text that is not valid Unicode counts, too."""
-    return len(_encoder()(value).encode(errors="surrogatepass")) + 1
+    if isinstance(value, str):
+        return _size_of_text(value)
+    spelled = _encoder()(value)
+    return (len(spelled) if spelled.isascii() else len(spelled.encode(errors="surrogatepass"))) + 1
+
+
+def _size_of_text(text: str) -> int:
+    """The same for a text, without making the JSON: two quotes, a comma, and one byte more for each sign in pairs."""
+    spelled = text.encode(errors="surrogatepass")
+    escaped = spelled.translate(None, _UNESCAPED)
+    longer = escaped.translate(None, _IN_PAIRS)  # the control characters without a letter of their own: \u001b
+    return len(spelled) + len(escaped) + 4 * len(longer) + 3
 
 
 @lru_cache(maxsize=1)
