@@ -1,4 +1,4 @@
-"""How many bytes a reply's text is, counted without writing it as JSON."""
+"""How many bytes a reply's text is, counted without writing it as JSON, and objects that are written only once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conch.tools.pages import Budget
+from conch.doors.mcp.protocol import encode, result_reply
+from conch.tools.pages import Budget, Counted, Page
+from conch.tools.replies import Object
 
 NOTHING = 2 + 1  # an empty text as JSON, and the comma after it
 
@@ -34,3 +36,31 @@ def counted(text: str) -> int:
 
 def written(text: str) -> int:
     return len(json.dumps(text, ensure_ascii=False).encode(errors="surrogatepass")) + 1
+
+
+@pytest.mark.parametrize("length", [2, 20, 21, 45])
+def test_a_counted_list_is_sent_as_any_other(length: int) -> None:
+    page = filled([{"place": place, "text": f'"{place}" \u00e9\n\ud800'} for place in range(length)])
+    result = {"content": [], "structuredContent": {"first": None, "items": page.counted, "last": {}}, "isError": False}
+    plain = {"content": [], "structuredContent": {"first": None, "items": page.objects, "last": {}}, "isError": False}
+
+    assert isinstance(page.counted, Counted)
+    assert result_reply(7, result) == encode({"jsonrpc": "2.0", "id": 7, "result": plain})
+
+
+def test_a_list_that_is_cut_or_empty_is_sent_as_any_other() -> None:
+    many = [{"text": "x" * 1_000} for _ in range(45)]
+
+    assert not isinstance(filled(many, 30_000).counted, Counted)
+    assert not isinstance(filled([]).counted, Counted)
+
+
+def test_a_number_that_json_lacks_is_refused_in_a_counted_list_too() -> None:
+    page = filled([{"number": float("nan")}, {"number": float("-inf")}])
+
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        result_reply(7, {"structuredContent": {"items": page.counted}})
+
+
+def filled(objects: list[Object], limit: int = 1_000_000) -> Page:
+    return Budget(limit).fill(objects, lambda each: each, lambda _: "")

@@ -55,7 +55,7 @@ def topic_list(session: Session, given: Object, call: Call) -> Reply:
         found, lambda each: {**view.topic(each[0]), "message_count": each[1]}, lambda each: view.topic_line(*each)
     )
     cursor = page.cursor([topic.topic_id for topic, _ in found])
-    data = known(topics=page.objects, has_more=page.has_more, cursor=cursor, warnings=[])
+    data = known(topics=page.counted, has_more=page.has_more, cursor=cursor, warnings=[])
     following = page.next(cursor, "" if found or after else "Call `topic_create` to create one.")
     return Reply(data, page.text("No topics."), next=following)
 
@@ -126,7 +126,7 @@ def topic_presence(session: Session, given: Object, call: Call) -> Reply:
     peers = session.app.peers.list_present(given["topic_id"], window, limit + 1, after or NO_PEER)
     page = session.budget().fill(peers, view.presence, view.presence_line, limit, told=view.PRESENCE_TOLD)
     cursor = page.cursor([peer.peer_id for peer in peers])
-    data = known(topic_id=given["topic_id"], peers=page.objects, has_more=page.has_more, cursor=cursor, warnings=[])
+    data = known(topic_id=given["topic_id"], peers=page.counted, has_more=page.has_more, cursor=cursor, warnings=[])
     return Reply(data, page.text("No peer was active recently."), next=page.next(cursor), told=_LISTED)
 
 
@@ -172,7 +172,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
     data = {
         "topic_id": topic_id,
         "status": synced.status,
-        "received": received.objects,
+        "received": received.counted,
         "sent": sent,
         "cursor": cursor,
         "has_more": synced.page.has_more,

@@ -29,6 +29,14 @@ _IN_PAIRS = b'"\\\n\r\t\f\b'
 _Shown = tuple[Object, str]
 
 
+class Counted(list[Object]):
+    """Objects that were written as JSON to count them, so that they need not be written again. It never changes."""
+
+    def __init__(self, objects: list[Object], spelled: str) -> None:
+        super().__init__(objects)
+        self.spelled = spelled
+
+
 class Page(NamedTuple):
     """The leading items of a list that fit into a reply."""
 
@@ -36,6 +44,14 @@ class Page(NamedTuple):
     objects: list[Object]
     lines: list[str]
     has_more: bool
+    spelled: str = ""
+    """The objects as JSON, if they were counted and all of them fit."""
+
+    @property
+    def counted(self) -> list[Object]:
+        """The objects for a reply that leaves them as they are."""
+        may_be_refused = "NaN" in self.spelled or "Infinity" in self.spelled  # numbers that are counted, but not sent
+        return Counted(self.objects, self.spelled) if self.spelled and not may_be_refused else self.objects
 
     def cursor(self, cursors: Sequence[Any]) -> str | None:
         """The position after the last item, if there are more. A page with more is never empty."""
@@ -110,10 +126,11 @@ class Budget:
         The line of an item has all facts of its object: those that are `told`, and those that are added here.
         """
         if self._limit is None:
-            shown = [(as_object(item), as_text(item)) for item in items[:limit]]
+            shown, spelled = [(as_object(item), as_text(item)) for item in items[:limit]], ""
         else:
-            shown = self._fill(items[:limit], as_object, as_text, is_extra or len(items) > 1, is_extra, told)
-        return Page(len(shown), [each for each, _ in shown], [line for _, line in shown], len(shown) < len(items))
+            shown, spelled = self._fill(items[:limit], as_object, as_text, is_extra or len(items) > 1, is_extra, told)
+        objects, lines = [each for each, _ in shown], [line for _, line in shown]
+        return Page(len(shown), objects, lines, len(shown) < len(items), spelled)
 
     def _fill(
         self,
@@ -123,25 +140,30 @@ class Budget:
         counts: bool,
         is_extra: bool,
         told: Told | None,
-    ) -> list[_Shown]:
+    ) -> tuple[list[_Shown], str]:
         if self._tells:
             from conch.tools.facts import tell_item  # not at the top: commands do not need it
 
         page: list[_Shown] = []
+        pieces: list[str] = []
         for start in range(0, len(items), _AT_ONCE):
             shown: list[_Shown] = []
             for item in items[start : start + _AT_ONCE]:
                 each, line = as_object(item), as_text(item)
                 shown.append((each, tell_item(each, line, told) if self._tells and isinstance(each, dict) else line))
-            fitting = self._spend_fitting(shown, not page and not is_extra) if counts else len(shown)
+            fitting = len(shown)
+            if counts:
+                spelled = _encoder()([each for each, _ in shown])
+                fitting = self._spend_fitting(shown, spelled, not page and not is_extra)
+                pieces.append(spelled if fitting == len(shown) else "")
             page += shown[:fitting]
             if fitting < len(shown):
                 break
-        return page
+        return page, f"[{','.join([piece[1:-1] for piece in pieces])}]" if pieces and all(pieces) else ""
 
-    def _spend_fitting(self, shown: list[_Shown], needs_one: bool) -> int:
+    def _spend_fitting(self, shown: list[_Shown], spelled: str, needs_one: bool) -> int:
         """Spend the leading items that fit, and return how many they are. Counting all at once is much faster."""
-        size = _size([each for each, _ in shown]) + _size("\n".join([line for _, line in shown]))
+        size = _size_of_json(spelled) + _size("\n".join([line for _, line in shown]))
         if size <= self._left:
             self._left -= size
             return len(shown)
@@ -189,7 +211,10 @@ def _size(value: Any) -> int:
     """The bytes of a value as JSON, with the comma after it. Text that is not valid Unicode counts, too."""
     if isinstance(value, str):
         return _size_of_text(value)
-    spelled = _encoder()(value)
+    return _size_of_json(_encoder()(value))
+
+
+def _size_of_json(spelled: str) -> int:
     return (len(spelled) if spelled.isascii() else len(spelled.encode(errors="surrogatepass"))) + 1
 
 
@@ -204,4 +229,4 @@ def _size_of_text(text: str) -> int:
 @lru_cache(maxsize=1)
 def _encoder() -> Callable[[Any], str]:
     """Made once, at the first use: commands need no budget, and `json` is slow to import."""
-    return json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    return json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode

@@ -68,7 +68,7 @@ def pending_list(session: Session, given: Object, call: Call) -> Reply:
     data = known(
         topic_id=peer.topic_id,
         status=status,
-        questions=page.objects,
+        questions=page.counted,
         has_more=page.has_more,
         cursor=cursor,
         warnings=warnings,

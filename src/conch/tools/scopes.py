@@ -57,7 +57,7 @@ def agent_list(session: Session, given: Object, call: Call) -> Reply:
     agents = session.app.registration.list_agents(session.caller(), given["room_id"], place, budget.rows)
     page = budget.fill(agents, view.agent, lambda agent: f"- {view.agent_line(agent)}")
     cursor = page.cursor([agent.ordinal for agent in agents])
-    data = known(agents=page.objects, has_more=page.has_more, cursor=cursor)
+    data = known(agents=page.counted, has_more=page.has_more, cursor=cursor)
     return Reply(data, page.text("No agent is in this room."), next=page.next(cursor))
 
 
@@ -101,7 +101,7 @@ def scope_list(session: Session, given: Object, call: Call) -> Reply:
     )
     page = budget.fill(found, view.reservation, lambda each: f"- {view.reservation_line(each)}")
     cursor = page.cursor([each.reservation_id for each in found])
-    data = known(reservations=page.objects, has_more=page.has_more, cursor=cursor)
+    data = known(reservations=page.counted, has_more=page.has_more, cursor=cursor)
     return Reply(data, page.text("Nothing is reserved."), next=page.next(cursor))
 
 
@@ -156,7 +156,7 @@ def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     events = session.app.notices.inbox(session.caller(), room_id, states, limit + 1, after, bead_id)
     page = session.budget().fill(events, view.envelope, view.event_text, limit)
     cursor = page.cursor([event.event_id for event in events])
-    data = known(events=page.objects, has_more=page.has_more, cursor=cursor)
+    data = known(events=page.counted, has_more=page.has_more, cursor=cursor)
     is_open = any(event.state != "accepted" for event in events)
     following = page.next(cursor, _AFTER_INBOX if is_open else "")
     shown = events[: page.length]

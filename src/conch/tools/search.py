@@ -25,7 +25,7 @@ def messages_search(session: Session, given: Object, call: Call) -> Reply:
     page = page._replace(has_more=page.has_more or found.has_more)
     rank = (place.rank if place else 0) + page.length
     cursor = f"{found.moment}.{rank}" if page.has_more else None
-    data = known(results=page.objects, mode=found.mode, has_more=page.has_more, cursor=cursor, warnings=warnings)
+    data = known(results=page.counted, mode=found.mode, has_more=page.has_more, cursor=cursor, warnings=warnings)
     return Reply(data, page.text("No messages found."), next=page.next(cursor), shown=found.hits[: page.length])
 
 

@@ -101,7 +101,7 @@ def list_members(snapshot: Snapshot, shown: Shown, budget: Budget) -> Members:
         told=_MEMBER_TOLD,
     )
     lines = page.lines
-    data: Object = {"members": page.objects, "has_more": page.has_more}
+    data: Object = {"members": page.counted, "has_more": page.has_more}
     more = ""
     if page.has_more:
         data["cursor"] = page.cursor([member.ordinal for member in found])

@@ -6,6 +6,7 @@ import json
 import re
 
 from conch.lean import Any, NamedTuple, TypeGuard
+from conch.tools.pages import Counted
 from conch.tools.replies import Object
 from conch.tools.text import well_formed
 
@@ -154,7 +155,10 @@ def may_be_request(head: bytes) -> bool:
 
 def encode(message: Object) -> bytes:
     """One line of valid UTF-8, without its newline. Raises ValueError or TypeError if JSON cannot express it."""
-    text = _spell(message)
+    return _to_utf8(_spell(message))
+
+
+def _to_utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -223,7 +227,18 @@ def name_of(client_info: object) -> str | None:
 
 
 def result_reply(request_id: Id, result: Object) -> bytes:
-    return encode({"jsonrpc": "2.0", "id": request_id, "result": result})
+    data: Object = result.get("structuredContent", {})
+    counted = {name: value.spelled for name, value in data.items() if type(value) is Counted}
+    message: Object = {"jsonrpc": "2.0", "id": request_id, "result": result}
+    if not counted:
+        return encode(message)
+    spelled = _spell_around(result, {"structuredContent": _spell_around(data, counted)})
+    return _to_utf8(_spell_around(message, {"result": spelled}))
+
+
+def _spell_around(value: Object, known: dict[str, str]) -> str:
+    """The JSON of an object, of which some members are `known` as JSON."""
+    return f"{{{','.join([f'{_spell(name)}:{known.get(name) or _spell(each)}' for name, each in value.items()])}}}"
 
 
 def error_reply(request_id: Id | None, refusal: Refusal) -> bytes:
