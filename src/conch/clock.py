@@ -26,6 +26,12 @@ def to_seconds(moment: int | None) -> float | None:
     return None if moment is None else moment / SECOND
 
 
+@lru_cache(maxsize=256)  # messages that were sent together have one moment, and a float is slow to spell
+def spell_seconds(moment: int) -> str:
+    """The same in a text."""
+    return str(moment / SECOND)
+
+
 def parse_iso(text: str) -> float | None:
     """Unix seconds from the form of `to_iso`; None if the text has another form."""
     if len(text) != 24 or text[4] + text[7] + text[10] + text[13] + text[16] + text[19] + text[23] != "--T::.Z":

@@ -6,7 +6,7 @@ Times are unix seconds, and `warnings` is always present.
 from __future__ import annotations
 
 from conch.bus.peers import Peer
-from conch.clock import to_seconds
+from conch.clock import spell_seconds, to_seconds
 from conch.errors import StoreError
 from conch.lean import TYPE_CHECKING
 from conch.tools.replies import Delivered, Object, Reply, known
@@ -133,7 +133,7 @@ PRESENCE_TOLD = frozenset(("agent_name", "last_seq", "updated_at", "age_seconds"
 def presence_line(peer: Presence) -> str:
     who = one_line(with_name(peer.label, "agent_name", peer.agent_name))
     line = f"- {who}, age_seconds={peer.age_seconds}, read up to #{peer.last_seq}"
-    return f"{line}\n{MARGIN}updated_at={to_seconds(peer.updated_at)}"
+    return f"{line}\n{MARGIN}updated_at={spell_seconds(peer.updated_at)}"
 
 
 # All messages of a list are on one topic, which the reply names once.
@@ -143,7 +143,7 @@ RECEIVED_TOLD = frozenset(
 
 
 def received_text(each: Message, peer: Peer, called: dict[str, Called]) -> str:
-    return f"{message_text(each, peer, called)}\n{MARGIN}created_at={to_seconds(each.created_at)}"
+    return f"{message_text(each, peer, called)}\n{MARGIN}created_at={spell_seconds(each.created_at)}"
 
 
 def message_text(each: Message, peer: Peer, called: dict[str, Called]) -> str:
