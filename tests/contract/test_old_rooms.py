@@ -75,14 +75,15 @@ LISTING = {"agent list", "who", "reorder", "db wipe"}  # they are about every me
 WAITING = {"ask", "listen", "wait", "watch"}  # these take over the signals of a process
 
 
-def grow_old(measured: Measured, process: Process) -> None:
-    """Add members that joined, spoke and were found gone."""
+def grow_old(measured: Measured, process: Process | None, many: int = MANY) -> None:
+    """Add members that joined, spoke and were found gone. Of those without a process, nobody knows that they are."""
     client = measured.client
     with client.app.store.write(client.room_id) as tx:
-        agents = [{"agent_id": f"gone:{n}", "name": f"gone-{n}", **process_columns(process)} for n in range(MANY)]
+        agents = [{"agent_id": f"gone:{n}", "name": f"gone-{n}", **process_columns(process)} for n in range(many)]
         kind, now = {"session_kind": "mcp_harness"}, tx.now - 200 * DAY
         tx.load("agents", [{**each, **kind, "harness": "x", "created_at": now, "last_seen_at": now} for each in agents])
-        seats = [{**each, "ordinal": n + 1, "is_gone": 1, "waiting_since": now} for n, each in enumerate(agents)]
+        seat = {"is_gone": int(process is not None), "waiting_since": now}
+        seats = [{**each, **seat, "ordinal": n + 1} for n, each in enumerate(agents)]
         tx.load("room_members", [{**each, **kind, "room_id": client.room_id, "joined_at": now} for each in seats])
         topic, at = {"topic_id": client.home}, {"created_at": now, "last_claimed_at": now}
         peers = [{"peer_id": 1_000 + n, "name": each["name"], **topic} for n, each in enumerate(agents)]

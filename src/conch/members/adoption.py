@@ -133,7 +133,7 @@ class Adoption:
     def candidates(self, caller: Caller, room_id: str) -> list[Candidate]:
         """The agents that could be resumed here, with the evidence, in the room's sequence."""
         state = self._rooms.get_state(None, room_id)
-        if not state.roll.hidden and all(state.roll.life(member) == "alive" for member in state.members):
+        if not state.left_out and all(state.roll.life(member) == "alive" for member in state.members):
             return []  # saves running git and bd
         items = in_progress_items(state.room.canonical_path)
         with self._rooms.look(None, room_id) as (tx, snapshot):

@@ -88,7 +88,7 @@ class Survey(NamedTuple):
     standings: list[Standing]
     """In the room's sequence, without members that are gone and left nothing."""
     gone: int
-    """Members that are not listed, because they are gone and left nothing."""
+    """Members that are not listed, because they are gone and left nothing, or silent in a large room."""
     reservations: list[Reservation]
     troubles: list[Trouble]
     questions: list[Question]
@@ -160,7 +160,7 @@ def _judge(bell: Bell, snapshot: Snapshot, facts: _Facts, viewer_id: str, left: 
         facts.grant.created_at if facts.grant else None,
         next_in_sequence(snapshot, waiting) if snapshot.room.owner else None,
         standings,
-        len(snapshot.members) + snapshot.roll.hidden - len(facts.members),
+        len(snapshot.members) + snapshot.left_out - len(facts.members),
         facts.reservations,
         [*_stick_trouble(snapshot, facts), *_open_troubles(snapshot, facts)],
         facts.questions,
@@ -196,17 +196,17 @@ def find_gone(snapshot: Snapshot) -> frozenset[str]:
     It has the ids of those that are listed, and the number of those that are not, because they were marked as gone.
     """
     gone = frozenset(member.agent_id for member in snapshot.members if snapshot.is_gone(member))
-    return gone | {f"{snapshot.roll.hidden} more"} if snapshot.roll.hidden else gone
+    return gone | {f"{snapshot.left_out} more"} if snapshot.left_out else gone
 
 
 def _queries(snapshot: Snapshot) -> dict[str, Row]:
     """What to ask about every room."""
-    room = snapshot.room
+    room, seen_since = snapshot.room, snapshot.later(-snapshot.policy.presence_ttl_ms)
     return {
         "open_questions": {"topic_id": room.topic_id, "limit": _MOST},
         "unaccepted_notices": {"room_id": room.room_id, "limit": _MOST},
         "active_reservations": {"room_id": room.room_id, "after": "", "lapsed": snapshot.now, "limit": _MOST},
-        "waits_of_room": {"room_id": room.room_id, "limit": _MOST_EVENTS},
+        "waits_of_room": {"room_id": room.room_id, "since": seen_since, "limit": _MOST_EVENTS},
     }
 
 

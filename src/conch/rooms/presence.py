@@ -28,13 +28,12 @@ from conch.errors import (
 from conch.host import processes
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.lean import NamedTuple, Protocol
-from conch.rooms.room import Member, Roll, Room, Shown, Snapshot, load_room
+from conch.rooms.room import MOST_SILENT, Member, Roll, Room, Shown, Snapshot, load_room
 from conch.storage.base import NO_LIMIT, NOW, Afterwards, Made, Reader, Row, Store, Transaction
 
 _SHORTEST_RENEWAL_MS = 50  # even with a very short policy, presence must not flood the store with writes
 _MINUTE_MS = 60_000
 _RECENT = 10_000  # events; a refusal does not look further back for its cause
-_MOST_PRESENT = 300  # members of a room that are loaded together; a larger room is read as it is needed
 _LONGEST_REASON = 500  # characters of a reason in a refusal; the log has all of it
 
 
@@ -161,7 +160,7 @@ class Rooms:
     def get_shown(self, caller: Caller, room_id: str, after: int = -1, limit: int = NO_LIMIT) -> tuple[Snapshot, Shown]:
         """The room now and the members to list after a place. The caller, if it is a member, counts as seen."""
         with self.look(caller, room_id) as (_, snapshot):
-            shown = snapshot.look_around().roll.shown(after, limit)
+            shown = snapshot.look_around().roll.shown(after, limit=limit)
         return snapshot, shown
 
     def visit(self, caller: Caller | None, room_id: str) -> Room:
@@ -186,7 +185,7 @@ class Rooms:
             return []
         room_ids = [room.room_id for room in rooms]
         _expect_present(tx, room_ids)
-        rows = tx.all("members_of_rooms", room_ids=room_ids, most=_MOST_PRESENT)
+        rows = tx.all("members_of_rooms", room_ids=room_ids, most=MOST_SILENT)
         counts = tx.all("count_gone", room_ids=room_ids)
         if counts:  # some are marked as gone
             rows += tx.all("gone_holders", room_ids=room_ids, now=tx.now)
@@ -196,7 +195,7 @@ class Rooms:
         marked = {row["room_id"]: int(row["total"]) for row in counts}
         found = [self.snapshot(Afterwards(self._store, tx.now), room) for room in rooms]
         for snapshot, room_id in zip(found, room_ids, strict=True):
-            if sum(not row["is_gone"] for row in members[room_id]) < _MOST_PRESENT:
+            if sum(not row["is_gone"] for row in members[room_id]) < MOST_SILENT:
                 snapshot.roll.learn_present(members[room_id], marked.get(room_id, 0))
         return found
 
@@ -359,7 +358,7 @@ class Timing(Protocol):
 
 def _expect_present(tx: Transaction, room_ids: list[str]) -> None:
     """Fetch ahead what `load_present` reads."""
-    tx.ahead("members_of_rooms", room_ids=room_ids, most=_MOST_PRESENT)
+    tx.ahead("members_of_rooms", room_ids=room_ids, most=MOST_SILENT)
     tx.ahead("count_gone", room_ids=room_ids)
 
 

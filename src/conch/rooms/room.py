@@ -10,7 +10,8 @@ Nothing runs in the background, so the store never says that a lease has expired
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from conch.agents.records import is_person, label, read_label, recorded_process
 from conch.clock import MILLISECOND, MINUTE
@@ -26,6 +27,7 @@ Kind = Literal["agent", "observer", "person"]
 
 _CHUNK = 2  # members that a walk reads at first; it usually ends with one of them
 _LARGEST_CHUNK = 500
+MOST_SILENT = 300  # members that are listed even if they are silent; those after them only if they may be there
 _EVER = 2**62  # longer ago than anything happened
 
 
@@ -135,7 +137,9 @@ def expect_shown(tx: Transaction, room_id: str, limit: int) -> None:
     tx.ahead("count_members", room_id=room_id, is_gone=1)
     tx.ahead("gone_holders", room_ids=[room_id], now=NOW)
     places = {"after": -1, "through": NO_LIMIT, "wrap": -1}
-    tx.ahead("members_from", room_id=room_id, now=NOW, within=_EVER, limit=min(limit, _LARGEST_CHUNK), **places)
+    tx.ahead(
+        "members_from", room_id=room_id, now=NOW, within=_EVER, host_id="", limit=min(limit, _LARGEST_CHUNK), **places
+    )
 
 
 def _walk_from(room_id: str, agent_id: str) -> Row:
@@ -158,7 +162,10 @@ class Roll:
         self._known: dict[str, Member | None] = {}
         self._present: list[Member] | None = None
         self._everyone: list[Member] | None = None
-        self._hidden = 0
+        self.hidden = 0
+        """How many members `present` has left out because they are marked as gone and hold nothing."""
+        self.silent = 0
+        """How many members `present` has left out although they are not marked as gone."""
         self._lives: dict[Process | None, Life] = {}
 
     def with_member(self, member: Member) -> Roll:
@@ -203,21 +210,34 @@ class Roll:
     def learn_present(self, rows: list[Row], marked: int) -> None:
         """Remember the members in these rows, for `present`. `marked` is the number of all members marked as gone."""
         self._present = sorted(map(self._note, rows), key=lambda member: member.ordinal)
-        self._hidden = marked - sum(member.is_gone for member in self._present)
+        self.hidden = marked - sum(member.is_gone for member in self._present)
 
-    def present(self) -> list[Member]:
-        """The members in their sequence, without those marked as gone that hold nothing. These are `hidden`."""
+    def present(self, ttl_ms: int) -> list[Member]:
+        """The members in their sequence, without those marked as gone that hold nothing.
+
+        In a large room, the first ones are followed only by those that were seen within `ttl_ms`, have a process that
+        can be checked, or hold something.
+        """
         if self._present is None:
-            hidden, holders = self._marked()
-            self._present = sorted([*self.walk(chunk=_LARGEST_CHUNK), *holders], key=lambda member: member.ordinal)
-            self._hidden = hidden
+            marked, holders = self._marked()
+            members = list(islice(self.walk(chunk=MOST_SILENT), MOST_SILENT))
+            if len(members) == MOST_SILENT:
+                members += self._there_after(members[-1].ordinal, ttl_ms)
+                self.silent = self._count(is_gone=False) - len(members)
+            self.hidden = marked
+            self._present = sorted([*members, *holders], key=lambda member: member.ordinal)
         return self._present
 
-    @property
-    def hidden(self) -> int:
-        """How many members are marked as gone and hold nothing."""
-        self.present()
-        return self._hidden
+    def _there_after(self, place: int, ttl_ms: int) -> list[Member]:
+        rows = self._tx.all(
+            "members_there",
+            room_id=self._room_id,
+            after=place,
+            since=self._tx.now - ttl_ms * MILLISECOND,
+            host_id=processes.host_id(),
+            agent_ids=sorted(self._busy()),
+        )
+        return [self._note(row) for row in rows]
 
     def everyone(self) -> list[Member]:
         """All members in their sequence, however many there once were."""
@@ -225,12 +245,15 @@ class Roll:
             self._everyone = [self._note(row) for row in self._tx.all("room_members", room_id=self._room_id)]
         return self._everyone
 
-    def walk(self, after: int = -1, wrap: int = -1, within: int = _EVER, chunk: int = _CHUNK) -> Iterator[Member]:
+    def walk(
+        self, after: int = -1, wrap: int = -1, within: int = _EVER, host_id: str = "", chunk: int = _CHUNK
+    ) -> Iterator[Member]:
         """The members after a place and then those up to the place `wrap`, without those marked as gone.
 
-        It leaves out members that were not seen `within` so many microseconds.
+        It leaves out members that were not seen `within` so many microseconds, and with `host_id`, those without a
+        process on that host.
         """
-        if self._present is not None:
+        if self._present is not None and not self.silent:
             since = self._tx.now - within
             inside = [m for m in self._present if m.last_seen_at > since and not m.is_gone]
             yield from [m for m in inside if m.ordinal > after] + [m for m in inside if m.ordinal <= wrap]
@@ -240,7 +263,7 @@ class Roll:
             rows = self._around(after, wrap)
             if rows is None:
                 given = {"after": after, "through": through, "wrap": wrap, "now": self._tx.now, "within": within}
-                rows = self._tx.all("members_from", room_id=self._room_id, limit=chunk, **given)
+                rows = self._tx.all("members_from", room_id=self._room_id, host_id=host_id, limit=chunk, **given)
             yield from map(self._note, rows)
             if len(rows) < chunk:
                 return
@@ -265,17 +288,29 @@ class Roll:
 
     # -- those to list
 
-    def shown(self, after: int = -1, limit: int = NO_LIMIT) -> Shown:
+    def shown(self, after: int = -1, *, limit: int) -> Shown:
         """The members after a place, without those that are gone and hold nothing.
 
         A member can hold the stick, an offer of it, or a reservation. A member without a mark counts as gone only if it
         was looked at.
         """
-        gone, holders = self._marked()
+        marked, holders = self._marked()
+        members, gone = self._sift(self.walk(after, chunk=min(limit, _LARGEST_CHUNK)), limit)
+        members += [member for member in holders if member.ordinal > after]
+        return Shown(sorted(members, key=lambda member: member.ordinal)[:limit], marked + gone)
+
+    def shown_of(self, present: list[Member]) -> Shown:
+        """What `present` has returned, without members that are gone and hold nothing."""
+        members, gone = self._sift(present, NO_LIMIT)
+        return Shown(members, self.hidden + gone)
+
+    def _sift(self, found: Iterable[Member], limit: int) -> tuple[list[Member], int]:
+        """The members to list, and how many others are gone and hold nothing. Those marked as gone hold something."""
         busy: set[str] | None = None
         members: list[Member] = []
-        for member in self.walk(after, chunk=min(limit, _LARGEST_CHUNK)):
-            if self.life(member) == "gone":
+        gone = 0
+        for member in found:
+            if not member.is_gone and self.life(member) == "gone":
                 busy = self._busy() if busy is None else busy  # usually, all members are there
                 if member.agent_id not in busy:
                     gone += 1
@@ -283,13 +318,12 @@ class Roll:
             members.append(member)
             if len(members) == limit:
                 break
-        members += [member for member in holders if member.ordinal > after]
-        return Shown(sorted(members, key=lambda member: member.ordinal)[:limit], gone)
+        return members, gone
 
     def _marked(self) -> tuple[int, list[Member]]:
         """How many members are marked as gone and hold nothing, and those that are marked and hold something."""
         if self._present is not None:
-            return self._hidden, [member for member in self._present if member.is_gone]
+            return self.hidden, [member for member in self._present if member.is_gone]
         marked = self._count(is_gone=True)
         if not marked:
             return 0, []
@@ -360,7 +394,17 @@ class Snapshot:
     @property
     def members(self) -> list[Member]:
         """The members in their sequence, without those that are long gone. See `Roll.present`."""
-        return self.roll.present()
+        return self.roll.present(self.policy.presence_ttl_ms)
+
+    @property
+    def left_out(self) -> int:
+        """How many members are not among `members`."""
+        self.roll.present(self.policy.presence_ttl_ms)
+        return self.roll.hidden + self.roll.silent
+
+    def shown(self) -> Shown:
+        """Those of `members` to list in one piece. See `Roll.shown`."""
+        return self.roll.shown_of(self.members)
 
     def find(self, agent_id: str | None) -> Member | None:
         return self.roll.find(agent_id)
@@ -421,7 +465,7 @@ class Snapshot:
     def _likely_there(self) -> Iterator[Member]:
         """First those seen recently, because most of an old room is not there, whatever its processes are."""
         yield from self.roll.walk(within=self.policy.presence_ttl_ms * MILLISECOND)
-        yield from self.roll.walk()
+        yield from self.roll.walk(host_id=processes.host_id())
 
     def _is_there(self, member: Member) -> bool:
         """Whether a member was seen recently or its process is known to be alive."""

@@ -37,7 +37,8 @@ def close_room(session: Session, given: Object, call: Call) -> Reply:
 
 def reorder_members(session: Session, given: Object, call: Call) -> Reply:
     snapshot = session.app.membership.reorder_members(session.caller(), given["room_id"], given["order"])
-    members = view.list_members(snapshot, snapshot.roll.shown(), session.budget())
+    budget = session.budget()
+    members = view.list_members(snapshot, snapshot.roll.shown(limit=view.most_members(budget)), budget)
     data = {"room_id": snapshot.room.room_id, **members.data}
     return Reply(data, f"The order is now:\n{members.text}", next=members.next)
 

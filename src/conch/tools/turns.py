@@ -22,7 +22,7 @@ def list_rooms(session: Session, given: Object, call: Call) -> Reply:
     caller, rooms, after = session.caller(), session.app.rooms, given.get("after")
     snapshots = rooms.list_rooms(session.path(given.get("context_path")), caller, after)
     page = session.budget().fill(
-        list(zip(snapshots, [each.roll.shown() for each in snapshots], strict=True)),
+        list(zip(snapshots, [each.shown() for each in snapshots], strict=True)),
         lambda each: view.path_room(each[0], caller.agent_id, each[1].members),
         lambda each: f"- {view.room_line(each[0])}",
     )

@@ -240,7 +240,7 @@ def _agents(app: App, line: _Line) -> list[tuple[str, str]]:
         rooms = [app.rooms.get_state(None, room_id)]
     else:
         rooms = app.rooms.list_rooms(os.path.abspath(os.path.expanduser(path)))[:1]
-    return [(m.name, m.label) for room in rooms for m in room.roll.shown().members]
+    return [(m.name, m.label) for room in rooms for m in room.shown().members]
 
 
 def _topics(app: App, line: _Line) -> list[tuple[str, str]]:

@@ -37,7 +37,7 @@ def _room_id(snapshot: Snapshot) -> str:
 
 
 def _rooms(found: Sequence[Snapshot], caller_id: str) -> Report:
-    pairs = [(s, s.roll.shown()) for s in found]
+    pairs = [(s, s.shown()) for s in found]
     data = {"rooms": [turns_view.path_room(s, caller_id, listed.members) for s, listed in pairs]}
     if not found:
         return Report(data, "There is no open room here; `conch join` creates one.")
@@ -46,7 +46,7 @@ def _rooms(found: Sequence[Snapshot], caller_id: str) -> Report:
             s.room.room_id,
             s.state,
             str(s.room.turn_id),
-            str(len(listed.members)),
+            str(len(listed.members) + s.roll.silent),
             s.who(s.expected) if s.expected else "-",
         )
         for s, listed in pairs
@@ -114,7 +114,7 @@ def _shown(context: Context, snapshot: Snapshot) -> Shown:
     first = -1 if place is None else place
     if context.options.all:
         return Shown([member for member in snapshot.roll.everyone() if member.ordinal > first], 0)
-    return snapshot.roll.shown(first, rows(context))
+    return snapshot.roll.shown(first, limit=rows(context))
 
 
 def _room_text(snapshot: Snapshot, caller_id: str) -> str:

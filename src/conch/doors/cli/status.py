@@ -116,7 +116,9 @@ def room_lines(found: Survey, width: int | None) -> list[str]:
     shown = [_head(found, width), *_laid_out(lines, width), *_reservation_lines(found, width)]
     if found.gone:
         are = "is" if found.gone == 1 else "are"
-        shown += _dim(f"{found.gone} more {are} gone and left nothing; `conch state --all` lists them.", width)
+        silent = "silent or " if found.snapshot.roll.silent else ""
+        text = f"{found.gone} more {are} {silent}gone and left nothing; `conch state --all` lists them."
+        shown += _dim(text, width)
     if found.left_out:
         shown += _dim(f"{_left_out(found)}. `conch state` and `conch reservations` list them.", width)
     if not found.standings:

@@ -57,7 +57,7 @@ SELECT * FROM (
     SELECT 0 AS lap, m.*, a.last_seen_at
     FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
     WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.ordinal > :after AND m.ordinal <= :through
-      AND a.last_seen_at > :now - :within
+      AND a.last_seen_at > :now - :within AND (:host_id = '' OR m.host_id = :host_id)
     ORDER BY m.ordinal LIMIT :limit
   ) ahead
   UNION ALL
@@ -65,10 +65,19 @@ SELECT * FROM (
     SELECT 1 AS lap, m.*, a.last_seen_at
     FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
     WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.ordinal <= :wrap AND a.last_seen_at > :now - :within
+      AND (:host_id = '' OR m.host_id = :host_id)
     ORDER BY m.ordinal LIMIT :limit
   ) behind
 ) around
 ORDER BY lap, ordinal LIMIT :limit;
+
+-- name: members_there
+-- Members after a place that may be there, and these agents. In a large room, most of the others are silent.
+SELECT m.*, a.last_seen_at
+FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.ordinal > :after
+  AND (a.last_seen_at > :since OR m.host_id = :host_id OR m.agent_id IN :agent_ids)
+ORDER BY m.ordinal;
 
 -- name: gone_holders
 -- Members marked as gone that hold a reservation, the stick or an offer of it. It does not read all that are marked.
