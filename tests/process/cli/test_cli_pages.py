@@ -81,7 +81,7 @@ def add_topic_and_room(tx: Transaction, path: str, n: int, member: Caller) -> No
     tx.run("insert_topic_seq", topic_id=f"topic_{n}", now=tx.now)
     if n % 2 == 0:
         tx.run("insert_room", room_id=f"room_{n}", canonical_path=path, topic_id=f"home_{n}", now=tx.now)
-        make_home(tx, f"home_{n}", path, tx.now)
+        make_home(tx, f"home_{n}", path)
 
 
 class List(NamedTuple):
