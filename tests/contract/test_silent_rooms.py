@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.arguments import HANDOFF
+from tests.callers import named
 from tests.contract.conftest import MovableClock
 from tests.contract.stores import Original
 from tests.contract.test_large_rooms import Measured
@@ -17,6 +19,8 @@ from tests.contract.test_old_rooms import ALL_PLACES, COMMAND_LINES, arguments, 
 from conch.app import open_app
 from conch.doors.cli import run
 from conch.doors.cli.parser import parse_options, split_words
+from conch.rooms.room import MOST_SILENT
+from conch.storage.base import Transaction
 from conch.tools.catalogue import TOOLS
 
 MANY = 6_000
@@ -63,3 +67,37 @@ def test_a_command_reads_at_most_a_page_of_the_silent_members(
     options = parse_options(words)
 
     assert silent.rows(lambda: run._report(words.command, silent.client.app, options)) < FEW
+
+
+def add_reservation(tx: Transaction, room_id: str, agent_id: str) -> None:
+    scope = {"given": None, "scope": "src", "scope_key": "/src/", "bead_id": None}
+    times = {"created_at": tx.now, "expires_at": tx.now + 10**12}
+    tx.run("insert_reservation", reservation_id="res_1", room_id=room_id, agent_id=agent_id, **scope, **times)
+
+
+def test_a_large_room_lists_its_first_members_and_those_that_may_be_there(silent: Measured) -> None:
+    client = silent.client
+    with client.app.store.write(client.room_id) as tx:
+        tx.run("touch_agent", agent_id=f"gone:{MANY - 1}", now=tx.now)
+        add_reservation(tx, client.room_id, "gone:5000")
+
+    snapshot = client.app.rooms.get_state(None, client.room_id)
+
+    listed = [member.agent_id for member in snapshot.members]
+    assert len(listed) == MOST_SILENT + 3
+    assert listed[MOST_SILENT:] == ["gone:5000", f"gone:{MANY - 1}", "bob:2"]
+    assert len(listed) + snapshot.left_out == MANY + 2
+
+
+def test_a_large_room_in_which_all_are_silent_is_dormant(silent: Measured, clock: MovableClock) -> None:
+    client = silent.client
+    client.data("release_stick", handoff=HANDOFF)
+    clock.advance(minutes=200 * 24 * 60)
+    rooms, states = client.app.rooms, []
+
+    rows = silent.rows(
+        lambda: states.append(rooms.get_shown(named(client.app.store, "eve:3"), client.room_id, limit=50)[0].state)
+    )
+
+    assert states == ["dormant"]
+    assert rows < 100
