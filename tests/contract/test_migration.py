@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -25,6 +26,7 @@ from tests.contract.conftest import DEADLINE, Client, MovableClock
 from conch.app import App, open_app
 from conch.errors import SchemaMismatch
 from conch.ids import lock_number
+from conch.letters.names import skeletons
 from conch.notices.timeline import read_timeline
 from conch.storage.sqlite.store import DIALECT
 from conch.storage.statements import count_migrations, load_migrations
@@ -99,6 +101,7 @@ def environ(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str
 
 USER = """
 import sys
+from conch.letters.names import skeletons
 from conch.storage.statements import load_migrations
 {importing}
 store = {opening}
@@ -351,3 +354,41 @@ def test_old_messages_are_found_by_the_senders_present_and_former_names(app: App
 
         assert {hit.sender for hit in found.hits} == {"ruby-crane"}
         assert len(found.hits) == 3
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Where a store can be: a new file or a new database."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "rooms.sqlite")
+        return
+    server: Database = request.getfixturevalue("first_database")
+    server.connection.execute("CREATE DATABASE earlier")
+    yield server.url.replace("/postgres?", "/earlier?")
+    server.connection.execute("DROP DATABASE earlier WITH (FORCE)")
+
+
+def test_a_name_of_an_older_store_cannot_be_taken_again_in_the_letters_that_its_capitals_look_like(place: str) -> None:
+    cyrillic = "\u041c\u0410\u0425"
+    listed = [{"name": cyrillic, "skeleton": "max"}, {"name": cyrillic, "skeleton": "\u028dax"}]
+    with closing(open_at(place, 24)) as store, store.write("schema") as tx:
+        tx.load("name_skeletons", listed)
+
+    with closing(open_at(place)) as store:
+        store.migrate()
+        with store.read() as tx:
+            found = tx.one("anybody_like", skeletons=sorted(skeletons("max")))
+
+    assert found == {"name": cyrillic}
+
+
+def open_at(place: str, version: int | None = None) -> Any:
+    """A store whose code has the migrations to this version only."""
+    if place.endswith(".sqlite"):
+        from conch.storage.sqlite.store import DIALECT, SqliteStore
+
+        return SqliteStore(place, ring=lambda channels: None, migrations=load_migrations(DIALECT)[:version])
+    from conch.storage.postgres.schema import DIALECT as POSTGRES
+    from conch.storage.postgres.store import PostgresStore
+
+    return PostgresStore(place, migrations=load_migrations(POSTGRES)[:version])

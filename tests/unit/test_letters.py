@@ -66,6 +66,15 @@ def test_a_name_in_one_writing_system_is_fit(name: str) -> None:
         ("Modern", "modem"),
         ("Agent-I", "agent-l"),  # a capital i
         ("STRASSE", "stra\u00dfe"),
+        ("\u041c\u0410\u0425", "max"),  # Cyrillic capitals
+        ("\u041c\u0430\u0445", "max"),
+        ("\u039d\u0399\u0391", "nia"),  # Greek capitals with an iota
+        ("\ua4e1\ua4f2\ua4df", "lim"),  # Lisu
+        ("\u13b7\u13aa\u13a2", "mat"),  # Cherokee
+        ("\u0455\u0441\u043e\u0440\u0435", "scope"),  # Cyrillic
+        ("\u1d0d\u1d00\u0445", "ma\u0445"),  # small capitals
+        ("\U0001f17c\U0001f170\U0001f187", "max"),  # white in squares
+        ("\U0001f1f2\U0001f1e6\U0001f1fd", "max"),  # as in flags
         ("\u0393\u0395\u0399\u0391\u03a3", "\u03b3\u03b5\u03b9\u03b1\u03c2"),  # Greek with a final sigma
     ],
 )
@@ -84,6 +93,11 @@ def test_names_that_look_different_share_no_skeleton() -> None:
     [
         *(("conch", "conch"), ("Conch", "conch"), ("C0NCH", "conch"), ("\uff23onch", "conch"), ("c\u043ench", "conch")),
         *(("human", "human"), ("HUMAN", "human"), ("hurnan", "human"), ("system", "system"), ("Systern", "system")),
+        *(
+            ("\u0405\u04ae\u0405\u0422\u0415\u041c", "system"),
+            ("\ua4e7\ua4f4\ua4df\ua4ee\ua4e0", "human"),
+        ),  # Cyrillic, Lisu
+        *(("\u1d04\u1d0f\u0274\u1d04\u029c", "conch"), ("\u029c\u1d1c\u1d0d\u1d00\u0274", "human")),  # small capitals
         *(("conch-2", None), ("humane", None), ("ecosystem", None)),
     ],
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from conch.lean import NamedTuple
+from conch.lean import NamedTuple, re
 from conch.letters.invisible import is_invisible
 
 # The confusables among the ASCII characters, as in the table.
@@ -24,6 +24,10 @@ _AUGMENTED = {
 _RESERVED = ("conch", "system", "human")  # the speakers that are not agents: the program itself, and people
 _ANY_SCRIPT = {"Zyyy", "Zinh"}  # common (digits, punctuation, emoji) and inherited (accents)
 _UNKNOWN = frozenset({"Zzzz"})
+# Unicode's names of the Latin letters that are small capitals, or white in a circle or square.
+_DRAWN_LETTER = re.compile(
+    r"(?:LETTER SMALL CAPITAL|NEGATIVE \w+ LATIN CAPITAL LETTER|INDICATOR SYMBOL LETTER) ([A-Z])$"
+)
 
 
 class _Table(NamedTuple):
@@ -58,7 +62,8 @@ def find_flaw(name: str) -> Flaw | None:
 
 def skeletons(name: str) -> set[str]:
     """What the name looks like, as it is and in lower case. Two names that share a skeleton are confusable."""
-    return {_skeleton(name).casefold(), _skeleton(name.casefold()).casefold()}
+    spellings = (name, name.casefold()) if name.isascii() else (name, name.casefold(), _in_latin(name))
+    return {_skeleton(spelling).casefold() for spelling in spellings}
 
 
 def poses_as(name: str) -> str | None:
@@ -95,6 +100,25 @@ def _skeleton(name: str) -> str:
 
     seen = "".join(letter for letter in normalize("NFD", name) if not is_invisible(ord(letter)))
     return normalize("NFD", seen.translate(_load_table().shapes))
+
+
+def _in_latin(name: str) -> str:
+    """The name with the lower-case Latin letters that its capitals look like.
+
+    The skeleton loses them: it is `l` for a capital i of any script, and has two letters only for the small m.
+    """
+    from unicodedata import name as name_of
+
+    shapes, spelled = _load_table().shapes, []
+    for letter in name:
+        drawn, shape = _DRAWN_LETTER.search(name_of(letter, "")), shapes.get(ord(letter), letter)
+        if drawn:
+            spelled.append(drawn[1])
+        elif shape == "l" and letter.isalpha() and not letter.islower():
+            spelled.append("i")
+        else:
+            spelled.append(shape if shape.isascii() and shape.isupper() else letter)
+    return "".join(spelled).casefold()
 
 
 def _mixes_scripts(name: str) -> bool:

@@ -5,7 +5,7 @@ agent had at the time. That is today's name, unless the agent was renamed or lef
 activity or log has recorded the earlier name.
 
 The ninth migration finds the priority of notices in their payloads. The tenth writes down what each name looks like.
-The thirteenth finds the addressees of messages in their metadata.
+The thirteenth finds the addressees of messages in their metadata. The twenty-fifth adds shapes to those of the tenth.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ _ALL_NAMES = """
 SELECT name FROM topics UNION SELECT agent_name FROM agent_name_reservations UNION SELECT name FROM room_members
 UNION SELECT name FROM agents UNION SELECT agent_id FROM agents
 """
-_ADD_SKELETON = "INSERT INTO name_skeletons (skeleton, name) VALUES (:skeleton, :name)"
+_ADD_SKELETON = """
+INSERT INTO name_skeletons (skeleton, name) VALUES (:skeleton, :name) ON CONFLICT (skeleton, name) DO NOTHING
+"""
+_LISTED_NAMES = "SELECT DISTINCT name FROM name_skeletons"
 _BLOCKED = "SELECT number, payload_json FROM protocol_events WHERE event_type = 'BLOCKED'"
 _SET_PRIORITY = "UPDATE protocol_events SET priority = :priority WHERE number = :number"
 _PRIORITIES = {"high": 0, "low": 2}  # any other urgency is 1
@@ -85,12 +88,18 @@ def run_step(version: int, execute: Execute) -> None:
             priority = _PRIORITIES.get(json.loads(row["payload_json"]).get("urgency"), 1)
             execute(_SET_PRIORITY, {"priority": priority, "number": row["number"]})
     if version == 10:
-        for row in execute(_ALL_NAMES, {}):
-            for skeleton in skeletons(row["name"]):
-                execute(_ADD_SKELETON, {"skeleton": skeleton, "name": row["name"]})
+        _write_skeletons(execute, _ALL_NAMES)
     if version == 13:
         for row in execute(_ADDRESSED, {}):
             _write_addressees(execute, row)
+    if version == 25:
+        _write_skeletons(execute, _LISTED_NAMES)
+
+
+def _write_skeletons(execute: Execute, names: str) -> None:
+    for name in [row["name"] for row in execute(names, {})]:
+        for skeleton in skeletons(name):
+            execute(_ADD_SKELETON, {"skeleton": skeleton, "name": name})
 
 
 def _write_addressees(execute: Execute, row: Row) -> None:

@@ -1,0 +1,1 @@
+-- Names in other scripts also look like the Latin letters that their capitals look like. `steps.py` adds these shapes.
