@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conch.doors.mcp import protocol
 from conch.doors.mcp.protocol import Refusal, decode, encode, parse, request_id_of
 from conch.doors.mcp.stdio import Cut, LineSplitter
 
@@ -95,3 +96,19 @@ def test_the_id_of_a_request_is_found_at_its_beginning_or_its_end(line, expected
     data = line.encode()
 
     assert request_id_of(data[:1_024], data[-1_024:]) == expected
+
+
+def test_a_lack_of_memory_is_not_called_a_fault_of_the_request(monkeypatch):
+    real, attempts = protocol._read_value, iter([MemoryError])
+
+    def read(text):
+        for trouble in attempts:
+            raise trouble
+        return real(text)
+
+    monkeypatch.setattr(protocol, "_read_value", read)
+    with pytest.raises(Refusal) as refusal:
+        decode(b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":1}}')
+
+    assert (refusal.value.code, refusal.value.request_id) == (protocol.INTERNAL_ERROR, 7)
+    assert refusal.value.message == "Internal error: there is not enough memory for the message."

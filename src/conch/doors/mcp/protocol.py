@@ -23,6 +23,7 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 RESOURCE_NOT_FOUND = -32002  # only in the handshake era
 _UNSUPPORTED_VERSION = -32022
+_TITLES = {INVALID_PARAMS: "Invalid params", INTERNAL_ERROR: "Internal error"}
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
@@ -84,30 +85,30 @@ def decode(line: bytes) -> Any:
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise _not_json() from None
     except RecursionError:
-        why = "the message is nested too deeply"
+        code, why = INVALID_PARAMS, "the message is nested too deeply"
     except MemoryError:
-        why = "there is not enough memory for the message"
+        code, why = INTERNAL_ERROR, "there is not enough memory for the message"
     except ValueError:  # Python refuses numbers with thousands of digits
-        why = "a number in the message has too many digits"
-    raise _not_loadable(line, why)  # here, where the memory of the attempt is free again
+        code, why = INVALID_PARAMS, "a number in the message has too many digits"
+    raise _not_loadable(line, code, why)  # here, where the memory of the attempt is free again
 
 
 def _not_json() -> Refusal:
     return Refusal(PARSE_ERROR, "Parse error: a line must hold one JSON message in UTF-8.")
 
 
-def _not_loadable(line: bytes, why: str) -> Refusal:
+def _not_loadable(line: bytes, code: int, why: str) -> Refusal:
     """The error for JSON that Python cannot load. It carries the request's id if that can be read."""
     try:
         request = _read(_outline(line).decode())
     except MemoryError:
         request_id = request_id_of(line[:_END], line[-_END:])
-        return Refusal(INTERNAL_ERROR, f"Internal error: {why}.", request_id=request_id)
+        return Refusal(INTERNAL_ERROR, f"{_TITLES[INTERNAL_ERROR]}: {why}.", request_id=request_id)
     except (ValueError, RecursionError):
         return _not_json()
     if not isinstance(request, dict) or "method" not in request or not is_id(request.get("id")):
         return Refusal(INVALID_REQUEST, f"Invalid request: {why}.")
-    return Refusal(INVALID_PARAMS, f"Invalid params: {why}.", request_id=request["id"])
+    return Refusal(code, f"{_TITLES[code]}: {why}.", request_id=request["id"])
 
 
 def _outline(line: bytes) -> bytes:
