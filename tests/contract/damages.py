@@ -409,7 +409,8 @@ BUS = {
     "a name without letters": Damage(
         "agent_name_reservations",
         "an empty name",
-        "UPDATE agent_name_reservations SET agent_name = '' WHERE peer_id = 1",
+        "UPDATE agent_name_reservations SET agent_name = ''"
+        " WHERE agent_name = (SELECT min(agent_name) FROM agent_name_reservations)",
     ),
     "an own peer of no agent": Damage("peers", "own peer without an agent", "UPDATE peers SET agent_id = NULL"),
     "a peer that is neither": Damage("peers", "neither 0 nor 1", "UPDATE peers SET is_own = 2 WHERE is_own = 0"),
