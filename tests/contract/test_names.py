@@ -214,6 +214,18 @@ def test_no_new_name_has_the_dot_of_a_label(red: Any, topic_id: str, name: str) 
     assert (refused["error"], refused["reason"]) == ("INVALID_ARGUMENT", "label")
 
 
+@pytest.mark.parametrize("taken", ["its own name", "a name on the topic"])
+def test_no_new_name_is_the_label_of_another_agent_in_ascii(red: Any, blue: Any, topic_id: str, taken: str) -> None:
+    name = blue.name if taken == "its own name" else "zed"
+    blue.data("topic_join", topic_id=topic_id, agent_name=name)
+
+    refused = red.refused("topic_join", topic_id=topic_id, agent_name=f"test.{name}")
+
+    assert (refused["error"], refused["like"]) == ("AGENT_NAME_IN_USE", f"test·{name}")
+    assert red.data("topic_join", topic_id=topic_id, agent_name=f"other.{name}")["agent_name"] == f"other.{name}"
+    assert red.data("topic_join", topic_id=topic_id, agent_name=f"test.{red.name}")
+
+
 def test_every_tool_takes_the_label_that_its_text_shows(red: Any, blue: Any) -> None:
     payload = {"subject": "CI", "blocker": "red", "requested_action": "mend it", "urgency": "low"}
     blue.data("agent_register", name="stout-zebra")

@@ -361,6 +361,20 @@ def require_own_name(tx: Transaction, topic: Topic, caller: Caller, agent_name: 
     if has_dot(agent_name):
         message = f"agent_name has a middle dot ({DOT}), which conch puts between an agent's kind and its name."
         raise InvalidArgument(f"{message} Choose another name.", field="agent_name", reason="label")
+    labelled = _find_labelled(tx, topic.topic_id, agent_name)
+    if labelled is not None and labelled["agent_id"] != caller.agent_id:
+        raise _looks_like(topic, agent_name, label(labelled["agent_id"], labelled["name"]))
+
+
+def _find_labelled(tx: Transaction, topic_id: str, text: str) -> Row | None:
+    """The agent whose label in ASCII this is, such as `claude.deft-osprey`. It gets the messages to that label."""
+    typed = read_label(text)
+    if typed is None:
+        return None
+    found = tx.one("peer_named", topic_id=topic_id, agent_name=typed.name)
+    found = found or tx.one("member_named", topic_id=topic_id, name=typed.name)
+    found = found or tx.one("agent_named", name=typed.name)
+    return found if found is not None and typed.fits(found["agent_id"]) else None
 
 
 def _add_peer(
