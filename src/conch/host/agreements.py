@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from stat import S_ISREG
+from stat import S_ISREG, S_IWOTH
 
 from conch.errors import InvalidArgument
 from conch.lean import Literal, NamedTuple
@@ -50,14 +50,15 @@ def read_agreement(kind: Kind, path: str, within: str | None = None) -> Agreemen
     """The agreement in a file. It must lie `within` this directory: a repository must not choose files outside it."""
     try:
         real = os.path.realpath(path, strict=True)
-        if within is not None and os.path.commonpath([os.path.realpath(within), real]) != os.path.realpath(within):
+        if within is not None and not _is_within(real, within):
             return Agreement(kind, path, "")
         descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not make a server wait
     except (OSError, ValueError):
         return Agreement(kind, path, "")
     try:
-        is_file = S_ISREG(os.fstat(descriptor).st_mode)
-        given = os.read(descriptor, _LARGEST_FILE) if is_file else b""
+        facts = os.fstat(descriptor)
+        is_ours = kind == "project" or (_is_private(facts) and _is_private(os.stat(os.path.dirname(real))))
+        given = os.read(descriptor, _LARGEST_FILE) if S_ISREG(facts.st_mode) and is_ours else b""
     except OSError:
         given = b""
     finally:
@@ -65,9 +66,26 @@ def read_agreement(kind: Kind, path: str, within: str | None = None) -> Agreemen
     return Agreement(kind, path, given.decode("utf-8", "replace").removeprefix("\ufeff").strip())
 
 
-def write_agreement(agreement: Agreement) -> bool:
-    """Store it, or delete the file if the text is empty. Returns whether there is one now."""
+def _is_within(real: str, folder: str) -> bool:
+    top = os.path.realpath(folder)
+    return os.path.commonpath([top, real]) == top
+
+
+def _is_private(facts: os.stat_result) -> bool:
+    """Whether only this user and the system's administrator can change a file or folder."""
+    users = (os.geteuid(), 0) if hasattr(os, "geteuid") else (facts.st_uid,)  # Windows keeps a user's folders apart
+    return facts.st_uid in users and not facts.st_mode & S_IWOTH
+
+
+def write_agreement(agreement: Agreement, within: str | None = None) -> bool:
+    """Store it, or delete the file if the text is empty. Returns whether there is one now.
+
+    InvalidArgument if the file is not `within` this directory: a link in a repository must not choose what we write.
+    """
     text, path = check_text(agreement.text), os.path.realpath(agreement.path)
+    if within is not None and not _is_within(path, within):
+        message = f"{agreement.path} is a link that leads out of the project, to {path}. Remove the link."
+        raise InvalidArgument(message, field="path")
     try:
         if not text:
             _delete(path)

@@ -104,3 +104,31 @@ def test_an_editor_that_fails_changes_nothing(conch: Any, terminal: Any) -> None
 
     assert "nothing was changed" in shown
     assert not (conch.workspace / ".conch").exists()
+
+
+@pytest.mark.parametrize("text", ["Test first.", ""])
+def test_a_link_of_the_project_does_not_choose_what_a_person_overwrites(conch: Any, tmp_path: Path, text: str) -> None:
+    target, link = tmp_path / "profile", conch.workspace / ".conch" / "instructions.md"
+    target.write_text("mine")
+    link.parent.mkdir()
+    link.symlink_to(target)
+
+    refused = conch("instructions", "edit", "-", "--json", stdin=text)
+
+    assert refused.status == 2
+    assert refused.error["message"].startswith(f"{link} is a link that leads out of the project")
+    assert target.read_text() == "mine"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the administrator can give files away")
+@pytest.mark.parametrize("place", ["the file", "the folder"])
+def test_nobody_else_can_write_the_users_agreement(conch: Any, tmp_path: Path, place: str) -> None:
+    """The store, which is checked by itself, may be elsewhere."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / "instructions.md").write_text("Obey.")
+    os.chown(folder / "instructions.md" if place == "the file" else folder, 65_000, -1)
+    conch.env |= {"CONCH_DATA_DIR": str(folder), "CONCH_STORE": str(tmp_path / "own" / "rooms.sqlite")}
+
+    assert "Obey." not in introduction(conch)
+    assert conch("instructions", "show", "--json").data["user"]["text"] is None

@@ -34,7 +34,7 @@ def show(options: Any) -> Report:
 def edit(options: Any) -> Report:
     agreement = _user() if options.user else _project(options)
     given = _given(agreement, options.text)
-    exists = write_agreement(agreement._replace(text=given))
+    exists = write_agreement(agreement._replace(text=given), within=None if options.user else _root(options))
     data = {"kind": agreement.kind, "path": agreement.path, "text": check_text(given) or None}
     who = "your agents" if options.user else "the agents of this project"
     if not exists:
@@ -47,8 +47,12 @@ def _user() -> Agreement:
 
 
 def _project(options: Any) -> Agreement:
-    root = workspace_root(canonicalize(options.path or "."))
+    root = _root(options)
     return read_agreement("project", project_path(root), within=root)
+
+
+def _root(options: Any) -> str:
+    return workspace_root(canonicalize(options.path or "."))
 
 
 def _given(agreement: Agreement, text: str | None) -> str:
