@@ -193,6 +193,17 @@ def test_a_folder_that_takes_no_hook_is_named_with_the_reason(
     assert refused["message"].startswith("The hook at ") and " cannot be changed: " in refused["message"]
 
 
+def test_a_pipe_in_place_of_the_hook_makes_nobody_wait(repository: Path, conch: Conch) -> None:
+    hook = repository / ".git/hooks/pre-commit"
+    hook.unlink(missing_ok=True)
+    hook.parent.mkdir(exist_ok=True)
+    os.mkfifo(hook)
+
+    assert conch("two", "guard", "uninstall")["data"]["outcome"] == "absent"
+    assert conch("two", "guard", "install")["data"]["outcome"] == "written"
+    assert hook.is_file()
+
+
 def test_an_existing_hook_stays_where_it_is_if_ours_cannot_be_written(
     repository: Path, environ: dict[str, str], tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -115,8 +116,9 @@ def _is_ours(path: str) -> bool:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(100_000)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not make us wait
+        with open(descriptor, encoding="utf-8", errors="replace") as file:
+            return file.read(100_000) if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
     except OSError:
         return ""
 
