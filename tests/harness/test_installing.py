@@ -394,3 +394,12 @@ def test_a_record_holds_what_was_there_before(home: Path) -> None:
 
     records = [json.loads(path.read_text()) for path in (home.parent / "data" / "installed").iterdir()]
     assert COMMENTED in [record["original"] for record in records]
+
+
+def test_others_can_read_nothing_of_it_in_the_data_directory(home: Path) -> None:
+    data = home.parent / "data"
+
+    Installer(place_in(home)).install(HARNESSES["cursor"])
+
+    assert data.stat().st_mode & 0o077 == 0
+    assert [str(path) for path in data.iterdir() if path.stat().st_mode & 0o077] == []

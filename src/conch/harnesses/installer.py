@@ -21,6 +21,7 @@ from conch.ids import digest
 from conch.lean import Literal, NamedTuple
 
 _MOST_LINKS = 40
+_LOCK_FILE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
 _LARGEST = 64 * 1024 * 1024
 
 Outcome = Literal["written", "unchanged", "kept", "restored", "deleted", "refused"]
@@ -74,7 +75,7 @@ class Installer:
             yield
             return
         os.makedirs(self._place.data_dir, mode=0o700, exist_ok=True)
-        with open(f"{self._records}.lock", "w", encoding="utf-8") as lock:
+        with open(os.open(f"{self._records}.lock", _LOCK_FILE, 0o600), "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
