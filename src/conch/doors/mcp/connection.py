@@ -37,6 +37,7 @@ from conch.tools.calling import call_tool
 from conch.tools.registry import Tool
 from conch.tools.replies import NOTHING_FOLLOWS, Object, Reply, Task
 from conch.tools.session import Session
+from conch.tools.text import one_line
 
 _Ask = Callable[[], str | None]
 MakeSession = Callable[[_Ask, _Ask], Session]
@@ -228,7 +229,7 @@ class Connection:
             return self._client.shape({"supportedVersions": [STATELESS_VERSION], **self._introduction}, cacheable=True)
         if request.method == "ping" and not self._client.stateless:  # the stateless era has no ping
             return {}
-        raise Refusal(METHOD_NOT_FOUND, f"Method not found: {request.method[:_MOST_ECHOED]}")
+        raise Refusal(METHOD_NOT_FOUND, f"Method not found: {one_line(request.method[:_MOST_ECHOED])}")
 
     def _list_tools(self, params: Object) -> Object:
         if params.get("cursor") is not None:
@@ -241,7 +242,7 @@ class Connection:
         name, arguments = request.params.get("name"), request.params.get("arguments")
         tool = self._tools.get(name) if isinstance(name, str) else None
         if tool is None:
-            raise Refusal(INVALID_PARAMS, f"Unknown tool: {str(name)[:_MOST_ECHOED]}")
+            raise Refusal(INVALID_PARAMS, f"Unknown tool: {one_line(str(name)[:_MOST_ECHOED])}")
         if arguments is not None and not isinstance(arguments, dict):
             raise Refusal(INVALID_PARAMS, "Invalid params: arguments must be an object.")
         self._session.note_sessions(meta_of(request.params))

@@ -39,7 +39,7 @@ from conch.tools.calling import call_tool
 from conch.tools.registry import Tool
 from conch.tools.replies import Delivery, Object
 from conch.tools.session import Session
-from conch.tools.text import encodable, well_formed
+from conch.tools.text import encodable, one_line, well_formed
 
 _MOST_SESSIONS = 1_000
 _MOST_THREADS = 1_024
@@ -242,7 +242,7 @@ class McpDoor:
     async def _call_tool(self, context: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = self._tools.get(params.name)
         if tool is None:
-            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:80]}")
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {one_line(params.name[:80])}")
         meta: Object = dict(context.meta or {})
         session = self._session(context)
         session.note_sessions(meta)
