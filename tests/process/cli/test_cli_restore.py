@@ -97,6 +97,7 @@ def test_what_is_no_sound_backup_is_refused_and_nothing_changes(conch: Conch, ba
     damages = {
         "newer": "UPDATE meta SET value = '99' WHERE key = 'schema_version'",
         "damaged": "UPDATE path_rooms SET turn_id = 7",
+        "marked by another program": "PRAGMA application_id = 5",
     }
     for name, statement in damages.items():
         shutil.copy(backup, tmp_path / name)
@@ -105,11 +106,15 @@ def test_what_is_no_sound_backup_is_refused_and_nothing_changes(conch: Conch, ba
         connection.close()
     contents = conch.contents()
 
-    names = ["text", "foreign", "newer", "damaged", "missing", "data/rooms.sqlite"]
-    codes = [conch("db", "restore", str(tmp_path / name), "--json").error["code"] for name in names]
+    names = ["text", "foreign", "marked by another program", "newer", "damaged", "missing", "data/rooms.sqlite"]
+    errors = [conch("db", "restore", str(tmp_path / name), "--json").error for name in names]
 
-    invalid = "invalid_argument"
-    assert codes == ["DB_CORRUPT", "DB_CORRUPT", "DB_SCHEMA_MISMATCH", "DB_CORRUPT", invalid, invalid]
+    corrupt, invalid = "DB_CORRUPT", "invalid_argument"
+    codes = [corrupt, corrupt, corrupt, "DB_SCHEMA_MISMATCH", corrupt, invalid, invalid]
+    assert [error["code"] for error in errors] == codes
+    assert [
+        name for name, error in zip(names, errors, strict=True) if str(tmp_path / name) not in error["message"]
+    ] == []
     assert conch.contents() == contents
 
 

@@ -68,7 +68,8 @@ def _opened(file: str) -> Iterator[sqlite3.Connection]:
 
 def _require_store(source: sqlite3.Connection, file: str, schema: int) -> None:
     tables = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    is_ours = source.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID or are_ours(tables)
+    mark = source.execute("PRAGMA application_id").fetchone()[0]
+    is_ours = mark == APPLICATION_ID or (mark == 0 and are_ours(tables))
     row = None
     if is_ours and "meta" in tables:
         row = source.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
