@@ -159,7 +159,7 @@ def _facts(state: State, clients: list[Client]) -> tuple[Any, ...]:
         [(labels[row["agent_id"]], _process(state, row), row["is_gone"]) for row in members(state, room)],
         [_agent(state, client, room) for client in clients],
         [_reservation(state, row, labels) for row in _held(state, room)],
-        room and _stream(state, room["topic_id"], labels),
+        _streams(state, room, clients, labels),
         [_doing(state, client, clients) for client in clients],
     )
 
@@ -249,6 +249,15 @@ def _held(state: State, room: Row | None) -> list[Row]:
 
 def _reservation(state: State, row: Row, labels: dict[str | None, int]) -> tuple[Any, ...]:
     return row["scope_key"], labels[row["agent_id"]], _left(state, row["expires_at"])
+
+
+def _streams(state: State, room: Row | None, clients: list[Client], labels: dict[str | None, int]) -> tuple[Any, ...]:
+    """The stream of the room, and those of closed rooms: their questions can still be answered and cancelled."""
+    own = [room["topic_id"]] if room else []
+    closed = [each for each in dict.fromkeys(row["topic_id"] for row in state.rows["messages"]) if each not in own]
+    where = {topic_id: place for place, topic_id in enumerate(closed)}
+    streams = [_stream(state, topic_id, labels) for topic_id in own + closed]
+    return streams, where and [where.get(client.topic_id or "") for client in clients]
 
 
 def _stream(state: State, topic_id: str, labels: dict[str | None, int]) -> tuple[Any, ...]:

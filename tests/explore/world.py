@@ -96,6 +96,10 @@ class ScriptedTransaction:
     def lock(self, name: str) -> None:
         """Does nothing: SQLite has one writer at a time."""
 
+    def last(self, statement: str, **parameters: Any) -> Callable[[], Any]:
+        rows = self._ask(lambda: self._tx.last(statement, **parameters)())
+        return lambda: rows
+
     def ring(self, *channels: str) -> None:
         """Bells are only hints, and nobody sleeps here."""
 
@@ -129,6 +133,10 @@ class SteppedStore:
 
     def write(self, *locks: str) -> AbstractContextManager[Any]:
         return self._transaction(self._store.write)
+
+    def briefly(self, work: Callable[[], Any]) -> Any:
+        """Makes the change, as on SQLite."""
+        return work()
 
     def ring(self, *channels: str) -> None:
         """Bells are only hints, and nobody sleeps here."""

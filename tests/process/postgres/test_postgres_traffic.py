@@ -112,7 +112,7 @@ def test_a_deadlock_is_retried_silently(
     rival, gate = (psycopg.connect(server.url(database)) for _ in range(2))
     rival.execute("SET deadlock_timeout = '1h'")  # so that it is never the one who gives way
     rival.execute("UPDATE conch.agents SET last_seen_at = last_seen_at WHERE agent_id = 'codex:1'")
-    gate.execute("LOCK TABLE conch.path_rooms")
+    gate.execute("LOCK TABLE conch.meta")
     writer = threading.Thread(target=note)
     writer.start()
     until(lambda: waiting("relation"))

@@ -16,6 +16,7 @@ from conch.storage.base import NOW, Query
 
 _MOST_REHEARSALS = 2
 _MOST_READS = 100  # of one rehearsal; a change that asks more than that asks the same in circles
+_DRAWN = re.compile(r"\bnextval\(.*\) AS (\w+)")
 _CHANGED = re.compile(r"\b(?:INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.IGNORECASE)
 
 
@@ -74,6 +75,13 @@ class Plan:
 def is_read(text: str) -> bool:
     """Whether this SQL only reads, so that it can be asked at any time."""
     return _CHANGED.search(text) is None and "pg_advisory" not in text
+
+
+@cache
+def drawn_number(text: str) -> str | None:
+    """The column of a number that this SQL draws from a sequence; None if it draws none."""
+    found = _DRAWN.search(text)
+    return found and found[1]
 
 
 def normalise(parameters: dict[str, Any], now: int) -> dict[str, Any]:
