@@ -122,7 +122,7 @@ def never_let_the_last_owner_take_over(patch: Patch) -> None:
 def trust_a_dead_process(patch: Patch) -> None:
     """A member that comes back in a new process is refused because its old one is gone."""
     patch.setattr(presence, "_is_gone", lambda member, caller: presence.processes.check(member.process) == "gone")
-    patch.setattr(membership.Membership, "_enter", _enter_without_the_process(membership.Membership._enter))
+    patch.setattr(membership.Membership, "_seat", _seat_without_the_process(membership.Membership._seat))
 
 
 def keep_the_mark_of_a_dead_process(patch: Patch) -> None:
@@ -193,12 +193,12 @@ class _Ignored(Exception):
     def __init__(self, *arguments: Any, **facts: Any) -> None: ...
 
 
-def _enter_without_the_process(real: Any) -> Any:
-    def enter(self: Any, tx: Any, snapshot: Any, caller: Any) -> Any:
+def _seat_without_the_process(real: Any) -> Any:
+    def seat(self: Any, tx: Any, snapshot: Any, caller: Any, member: Any) -> Any:
         is_inside = snapshot.find(caller.agent_id) is not None
-        return snapshot.room if is_inside else real(self, tx, snapshot, caller)
+        return snapshot.room if is_inside else real(self, tx, snapshot, caller, member)
 
-    return enter
+    return seat
 
 
 def _change_events(patch: Patch, module: Any, event_type: str, change: Callable[[Any, Any], Any]) -> None:
