@@ -37,7 +37,8 @@ def join_path(session: Session, given: Object, call: Call) -> Reply:
     path = session.path(given.get("context_path"))
     caller = session.rejoin(given.get("agent_id_override"))
     budget = session.budget()
-    joined = session.app.membership.join_path(caller, path, given.get("force_new", False), view.most_members(budget))
+    most = view.most_members(budget, session.app.settings.max_reply_bytes)
+    joined = session.app.membership.join_path(caller, path, given.get("force_new", False), most)
     snapshot = joined.snapshot
     session.own.join_room(snapshot.room)
     name = snapshot.member(caller.agent_id).name

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from conch.turns.waiting import Takeover, Wait
 
 
+_SMALLEST_ROW = 32  # bytes; no line of a command is shorter
 _SMALLEST_MEMBER = 192  # bytes of its object and its line; two dates alone are half of that
 
 
@@ -67,9 +68,11 @@ class Members(NamedTuple):
     next: str
 
 
-def most_members(budget: Budget) -> int:
-    """How many members to read for a page: one more than can fit."""
-    return budget.rows_of(_SMALLEST_MEMBER)
+def most_members(budget: Budget, printed_bytes: int = 0) -> int:
+    """How many members to read for a page: one more than can fit. A command has no limit, but prints one page."""
+    if budget.is_limited or not printed_bytes:
+        return budget.rows_of(_SMALLEST_MEMBER)
+    return printed_bytes // _SMALLEST_ROW + 2
 
 
 _STATE_TOLD = frozenset(
