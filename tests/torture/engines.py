@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -209,7 +209,7 @@ class Postgres:
             target = Target(pid, self._postmaster())
         except (ProcessLookupError, FileNotFoundError):
             return
-        with closing(target):
+        with closing(target), suppress(ProcessLookupError):  # it ended meanwhile
             if kind == "KILL backend":  # the server then ends all connections and recovers
                 target.send(signal.SIGKILL)
             else:

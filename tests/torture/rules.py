@@ -306,22 +306,27 @@ def _streams(epoch: Epoch, authors: dict[str, str]) -> dict[str, dict[int, str]]
 def _follow(calls: list[Call], stream: dict[int, str], reader: str, signals: list[Signal]) -> Found:
     before: Call | None = None  # the last reading, if its reply was read
     doubtful = -math.inf  # until when a lost reading may still move the cursor
+    had: set[int] = set()  # since the last reset; the server of a killed agent may move the cursor late, past these
     for call in calls:
         if not call.is_ok or call.tool == "cursor_reset":
             if call.is_ok or call.may_have_acted:
                 before = None
                 doubtful = max(doubtful, call.over)
+                had = set() if call.tool == "cursor_reset" else had
             continue
+        seen = {seq for seq, _ in call.data["received"]}
         if before is not None and max(doubtful, before.ended) < call.began and doubtful < before.ended:
-            yield from _compare(before, call, stream, reader, signals)
-        before = call
+            yield from _compare(before, call, seen, had, stream, reader, signals)
+        before, had = call, had | seen
 
 
-def _compare(before: Call, call: Call, stream: dict[int, str], reader: str, signals: list[Signal]) -> Found:
-    cursor, seen = before.data["cursor"], {seq for seq, _ in call.data["received"]}
+def _compare(
+    before: Call, call: Call, seen: set[int], had: set[int], stream: dict[int, str], reader: str, signals: list[Signal]
+) -> Found:
+    cursor = before.data["cursor"]
     due = {n for n in range(cursor + 1, call.data["cursor"] + 1) if stream.get(n, reader) != reader}
-    if due - seen:
-        yield f"#{min(due - seen)} was never delivered", [before, call]
+    if missing := due - seen - had:
+        yield f"#{min(missing)} was never delivered", [before, call]
     if any(seq <= cursor for seq in seen) and not _was_disturbed(signals, before, call):
         yield f"#{min(seen)} was delivered twice", [before, call]
 
@@ -433,9 +438,13 @@ def no_defect_is_reported(history: History) -> Found:
 
 
 def the_store_is_sound(history: History) -> Found:
+    """A deletion or an older copy can cost changes. Then the store says so until it is restored or wiped."""
+    told, may_miss = "1 problem found", False
     for epoch in history.epochs:
         for problem in epoch.problems:
-            yield f"conch db verify: {problem}", []
+            if not (may_miss and told in problem and "'Changes made before" in problem):
+                yield f"conch db verify: {problem}", []
+        may_miss = epoch.disaster in ("delete", "overwrite") or (may_miss and epoch.disaster not in ("wipe", "restore"))
 
 
 RULES: tuple[Rule, ...] = (

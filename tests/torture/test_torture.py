@@ -82,6 +82,8 @@ def history(
 STREAM = [message(seq, f"w2-0-{seq}w") for seq in (1, 2, 3)]
 SCOPES = [{"reservation_id": "1", "scope_key": "/a/"}, {"reservation_id": "2", "scope_key": "/a/1.py/"}]
 
+MISSING = "1 problem found, 'problem': 'Changes made before noon are missing'"
+
 PLANTED: list[tuple[Rule, History]] = [
     (rules.each_turn_has_one_owner, history(claim(1, "a:1", 1, "l"), claim(1, "b:2", 1, "k"))),
     (rules.nothing_succeeds_with_an_old_turn, history(claim(1, "b:2", 2, "k"), heartbeat(3, 1, "l"))),
@@ -162,9 +164,17 @@ PLANTED: list[tuple[Rule, History]] = [
     (rules.no_defect_is_reported, history(call("ping", 1, outcome="refused", code="internal_error"))),
     (rules.no_defect_is_reported, history()._replace(tracebacks=["Traceback"])),
     (rules.the_store_is_sound, history(epochs=[Epoch(0, problems=["a hole"])])),
+    (rules.the_store_is_sound, history(epochs=[Epoch(0, problems=[MISSING])])),
+    (rules.the_store_is_sound, history(epochs=[Epoch(0, disaster="restore"), Epoch(1, problems=[MISSING])])),
 ]
 
 INNOCENT: dict[str, History] = {
+    "a store that misses changes after an older copy, and says so": history(
+        epochs=[Epoch(0, disaster="overwrite"), Epoch(1, problems=[MISSING])]
+    ),
+    "a cursor that a killed server moved late, past what its agent had received": history(
+        read(1, [1, 2, 3], 3), read(4, [1], 1), read(6, [4], 4), messages=STREAM, signals=[Signal(2, "KILL player", 1)]
+    ),
     "a takeover whose reply was lost": history(
         claim(1, "a:1", 1, "l"), lost_takeover(3, "b:2", 1), already_owner(5, "b:2", 2)
     ),
