@@ -98,6 +98,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"only these, and only print: {', '.join(PARTS)}")
     parser.add_argument("--quick", action="store_true", help="only check that everything can be measured, and print")
     parser.add_argument("--old", type=Path, metavar="CHECKOUT", help="an older version to compare with, with its .venv")
+    parser.add_argument("--rounds", type=int, default=3, help="how often to compare with it (default: 3)")
     parser.add_argument("--to", metavar="DIR", help="write the pages there; default: docs, if everything is measured")
     options = parser.parse_args()
     if unknown := set(options.names) - set(PARTS):
@@ -115,7 +116,7 @@ def _run(name: str, options: argparse.Namespace) -> Done | None:
     """What a benchmark printed. One that fails is tried once more; None if it fails again."""
     command = [sys.executable, str(HERE / f"{name}.py"), *(["--quick"] if options.quick else [])]
     if name == "versus":
-        command += [str(options.old), str(ROOT), *(["--rounds", "1"] if options.quick else [])]
+        command += [str(options.old), str(ROOT), "--rounds", "1" if options.quick else str(options.rounds)]
     for _ in range(ATTEMPTS):
         print(f"{time.strftime('%H:%M:%S')} {name} ...", file=sys.stderr, flush=True)
         before, began = load(), time.monotonic()
