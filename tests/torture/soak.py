@@ -3,6 +3,9 @@
 Prints memory, descriptors, threads, write-ahead log and latency of the last minute beside the second one. In a shorter
 run, a sixth of it takes the place of a minute. Exits with 1 if a call was not answered or failed by a defect.
 
+Other work on the machine slows every call. So a small process without conch commits a row at every look, and the last
+rows say how many of such commits a call takes.
+
 With `--verify`, `conch db verify` looks at the store again and again while they work, and must find nothing.
 """
 
@@ -12,10 +15,12 @@ import argparse
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +32,16 @@ from tests.torture.workspaces import make_workspaces
 
 AGENTS = 8
 WRITES, READS = ("append_note", "heartbeat"), ("get_room_state", "scope_list")
+BARE = """
+import sqlite3, sys
+store = sqlite3.connect(sys.argv[1], isolation_level=None)
+store.execute("PRAGMA journal_mode = WAL")
+store.execute("PRAGMA synchronous = NORMAL")
+store.execute("CREATE TABLE bare (text TEXT)")
+for line in sys.stdin:
+    store.execute("INSERT INTO bare VALUES (?)", (line,))
+    print(flush=True)
+"""
 
 
 class Sample(NamedTuple):
@@ -41,6 +56,32 @@ class Sample(NamedTuple):
     threads: int
     log: float
     """Megabytes of SQLite's write-ahead log."""
+    bare_commit: float
+    """Milliseconds of one commit in the process without conch."""
+
+
+class Yardstick:
+    """What a round trip to another process and a commit there cost at this moment."""
+
+    def __init__(self, bare: subprocess.Popen[str]) -> None:
+        assert bare.stdin is not None and bare.stdout is not None
+        self._asks, self._answers = bare.stdin, bare.stdout
+
+    def measure(self) -> float:
+        began = time.monotonic()
+        self._asks.write("x" * 100 + "\n")
+        self._asks.flush()
+        self._answers.readline()
+        return 1_000 * (time.monotonic() - began)
+
+
+@contextmanager
+def _yardstick(folder: Path) -> Iterator[Yardstick]:
+    command = [sys.executable, "-c", BARE, str(folder / "bare.sqlite")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as bare:
+        yardstick = Yardstick(bare)
+        yardstick.measure()  # the first answer waits for the start of the process
+        yield yardstick
 
 
 class Window(NamedTuple):
@@ -55,11 +96,11 @@ def main() -> int:
     options = _parse()
     folder = Path(tempfile.mkdtemp(prefix="conch-soak-"))
     try:
-        with open_engine(options.engine, folder, base_environ(folder)) as engine:
+        with open_engine(options.engine, folder, base_environ(folder)) as engine, _yardstick(folder) as yardstick:
             began, pids = time.monotonic(), Pids(AGENTS)
             until = began + options.seconds
             setting = Setting(folder, engine.environ, make_workspaces(folder), options.seed, until, pids, options.pause)
-            samples, verified = _soak(setting, options.verify)
+            samples, verified = _soak(setting, yardstick, options.verify)
         minute = min(60.0, options.seconds / 6)
         windows = Window(began + minute, began + 2 * minute), Window(until - minute, until)
         return _report(folder, samples, *windows) | _judge(verified)
@@ -79,7 +120,7 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _soak(setting: Setting, verifies: bool) -> tuple[list[Sample], list[Object]]:
+def _soak(setting: Setting, yardstick: Yardstick, verifies: bool) -> tuple[list[Sample], list[Object]]:
     samples: list[Sample] = []
     verified: list[Object] = []
     try:
@@ -88,7 +129,7 @@ def _soak(setting: Setting, verifies: bool) -> tuple[list[Sample], list[Object]]
         while any(setting.pids.of(index) != FINISHED for index in range(AGENTS)):
             assert time.monotonic() < setting.until + 90, "an agent did not finish"
             time.sleep(0.5)
-            samples += _look(setting)
+            samples += _look(setting, yardstick)
             verified += [run_conch(setting.environ, "db", "verify")] if verifies else []
     finally:
         end_children()
@@ -101,13 +142,14 @@ def _judge(verified: list[Object]) -> int:
     return 1 if wrong else 0
 
 
-def _look(setting: Setting) -> Iterator[Sample]:
+def _look(setting: Setting, yardstick: Yardstick) -> Iterator[Sample]:
     found = [facts for index in range(AGENTS) if (facts := _facts(setting.pids.of(index)))]
     if found:
         memory, descriptors, threads = zip(*found, strict=True)
         log = Path(setting.environ.get("CONCH_DATA_DIR", "/nowhere")) / "rooms.sqlite-wal"
         size = log.stat().st_size / 1e6 if log.exists() else 0.0
-        yield Sample(time.monotonic(), statistics.mean(memory), max(memory), max(descriptors), max(threads), size)
+        facts = statistics.mean(memory), max(memory), max(descriptors), max(threads), size
+        yield Sample(time.monotonic(), *facts, yardstick.measure())
 
 
 def _facts(pid: int) -> tuple[float, int, int] | None:
@@ -123,14 +165,20 @@ def _facts(pid: int) -> tuple[float, int, int] | None:
 
 def _report(folder: Path, samples: list[Sample], second: Window, last: Window) -> int:
     calls = [call for path in folder.glob("player-*.jsonl") for call in read_calls(path, {})]
-    rows = []
-    for name in Sample._fields[1:]:
-        early, late = ([getattr(s, name) for s in samples if window.holds(s.at)] for window in (second, last))
-        rows.append(_row(name.replace("_", " "), _at(0.5, early), _at(0.5, late)))
+    windows = second, last
+    looks = {
+        name: _both(
+            0.5, [[getattr(sample, name) for sample in samples if window.holds(sample.at)] for window in windows]
+        )
+        for name in Sample._fields[1:]
+    }
+    rows = [_row(name.replace("_", " "), *both) for name, both in looks.items()]
     for name, tools in (("write", WRITES), ("read", READS)):
-        early, late = (_milliseconds(calls, tools, window) for window in (second, last))
-        rows.append(_row(f"{name}, p50 in ms", _at(0.5, early), _at(0.5, late)))
-        rows.append(_row(f"{name}, p99 in ms", _at(0.99, early), _at(0.99, late)))
+        times = [_milliseconds(calls, tools, window) for window in windows]
+        typical = _both(0.5, times)
+        rows.append(_row(f"{name}, p50 in ms", *typical))
+        rows.append(_row(f"{name}, p99 in ms", *_both(0.99, times)))
+        rows.append(_row(f"{name}, p50 in bare commits", *map(_ratio, typical, looks["bare_commit"])))
     answered = sum(call.is_ok for call in calls)
     print(f"{len(calls)} calls by {AGENTS} agents, {answered} succeeded\n")
     print("| | second minute | last minute | ratio |\n|---|---:|---:|---:|")
@@ -145,13 +193,22 @@ def _milliseconds(calls: Iterable[Call], tools: tuple[str, ...], window: Window)
     return [1_000 * (call.ended - call.began) for call in kept]
 
 
+def _both(share: float, windows: list[list[float]]) -> tuple[float, float]:
+    second, last = windows
+    return _at(share, second), _at(share, last)
+
+
 def _at(share: float, values: list[float]) -> float:
     """The value that this share of the values does not exceed."""
     return sorted(values)[int(share * (len(values) - 1))] if values else 0.0
 
 
 def _row(name: str, early: float, late: float) -> str:
-    return f"| {name} | {early:.2f} | {late:.2f} | {late / early if early else 0:.2f} |"
+    return f"| {name} | {early:.2f} | {late:.2f} | {_ratio(late, early):.2f} |"
+
+
+def _ratio(one: float, other: float) -> float:
+    return one / other if other else 0.0
 
 
 if __name__ == "__main__":
