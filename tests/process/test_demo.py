@@ -204,6 +204,18 @@ def test_the_users_own_store_settings_and_repository_are_not_touched(shown: tupl
     place.assert_untouched()
 
 
+def test_it_imports_nothing_that_lies_in_the_workspace(place: Place) -> None:
+    package = place.home / "conch"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text("raise SystemExit('from the workspace')")
+    demo = [os.path.join(os.path.dirname(sys.executable), "conch"), "demo"]
+
+    ended = subprocess.run(demo, env=place.environ, cwd=place.home, capture_output=True, text=True, timeout=SECONDS)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_with_keep_it_says_where_the_store_is_and_the_store_is_sound(place: Place) -> None:
     demo = run_demo(place, "--keep")
 

@@ -235,25 +235,28 @@ def test_the_domains_know_no_driver_and_no_transport() -> None:
 
 
 def test_foreign_programs_are_started_in_one_place() -> None:
-    """Agents write the workspace. So only `host.commands` asks programs about it, in a way that runs nothing of theirs.
+    """Agents write the workspace. So one module finds and starts programs, and never one of the workspace.
 
-    The other modules start conch itself, the editor of the person at the terminal, a harness that its user has told
-    conch to wake, or the client of a harness for `conch doctor`.
+    Only `host.commands` asks programs about a workspace, in a way that runs nothing of it. The other modules start
+    conch itself, the editor of the person at the terminal, a harness that its user has told conch to wake, or the
+    client of a harness for `conch doctor`.
     """
-    own = {
+    others = {
         "doors.cli.clients",
         "doors.cli.demo",
         "doors.cli.doctor",
         "doors.cli.guardian",
+        "doors.cli.installing",
         "doors.cli.instructing",
         "harnesses.alarms",
     }
 
     users = {name for name, found in imports().items() if "host.sandboxes" in found}
 
-    assert {name for name in sources() if starts_programs(name)} == own | {"host.sandboxes"}
+    assert {name for name in sources() if starts_programs(name)} == {"host.programs"}
+    assert {name for name, found in imports().items() if "host.programs" in found} == others | {"host.sandboxes"}
     assert users == {"host.beads", "host.commands"}, "beads only uses the type of an answer"
-    assert not [name for name in own if re.search(r"""["'](git|bd)["']""", sources()[name])]
+    assert not [name for name in others if re.search(r"""["'](git|bd)["']""", sources()[name])]
 
 
 def starts_programs(name: str) -> bool:
@@ -263,8 +266,10 @@ def starts_programs(name: str) -> bool:
         for node in ast.walk(trees()[name])
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("os", "asyncio")
     }
-    imported = foreign_modules(name) & {"subprocess", "multiprocessing", "pty", "_posixsubprocess"}
-    return bool(imported) or any(each.startswith(ways) for each in called)
+    imported = foreign_modules(name) & {"subprocess", "multiprocessing", "pty", "_posixsubprocess", "webbrowser"}
+    # These look for a program on the whole PATH, and the second one even runs compilers.
+    searches = re.search(r"\bwhich\(|\bimport which\b|\bfind_library\b", sources()[name])
+    return bool(imported or searches) or any(each.startswith(ways) for each in called)
 
 
 def test_the_core_needs_nothing_but_the_standard_library() -> None:

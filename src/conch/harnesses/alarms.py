@@ -60,15 +60,10 @@ def ring_by_command(*words: str, seconds: float = _SECONDS) -> Ring:
     """A command of the harness. SESSION and TEXT among its words stand for the session and the prompt."""
 
     def ring(alarm: Alarm) -> Rung:
-        import shutil  # slow to import, and only needed here
-
-        program = shutil.which(words[0], path=alarm.environ.get("PATH"))
-        if program is None:
-            return Rung("failed", f"{words[0]} is not on the path")
         if not alarm.session_id:
             return Rung("failed", "the session is not known; are the hooks of conch set up and trusted?")
         values = {"SESSION": alarm.session_id, "TEXT": alarm.text}
-        return _run([program, *(values.get(word, word) for word in words[1:])], alarm.environ, seconds)
+        return _run([values.get(word, word) for word in words], alarm.environ, seconds)
 
     return ring
 
@@ -82,25 +77,24 @@ def ring_by_resuming(*words: str) -> Ring:
 def _run(command: list[str], environ: Mapping[str, str], seconds: float) -> Rung:
     """Run a command of a harness. No shell reads the words."""
     import signal
-    import subprocess
     import tempfile
 
-    name = os.path.basename(command[0])
+    from conch.host.programs import DEVNULL, TimeoutExpired, start_program  # slow to import, and only needed here
+    from conch.host.workspaces import workspace_here
+
+    name = command[0]
     with tempfile.TemporaryFile() as errors:  # not a pipe: a process that the command leaves behind would keep it open
         try:
-            process = subprocess.Popen(
-                command,
-                env=dict(environ),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                start_new_session=True,
+            process = start_program(
+                command, workspace_here(), environ, stdin=DEVNULL, stdout=DEVNULL, stderr=errors, start_new_session=True
             )
+        except FileNotFoundError as problem:
+            return Rung("failed", str(problem.strerror))
         except OSError as problem:
-            return Rung("failed", f"{command[0]} does not start: {problem.strerror}")
+            return Rung("failed", f"{name} does not start: {problem.strerror}")
         try:
             status = process.wait(seconds)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             return Rung("ambiguous", f"{name} did not end within {seconds:.0f} s")

@@ -13,12 +13,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from conch.lean import TYPE_CHECKING, NamedTuple, signal
 
 if TYPE_CHECKING:
-    from subprocess import Popen
+    from conch.host.programs import Popen
 
 _LONGEST_ANSWER = 64 * 1024 * 1024
 _LONGEST_COMPLAINT = 200
 _PIECE = 64 * 1024
-_TEMPORARY = ("/tmp", "/var/tmp")
 
 
 class Answer(NamedTuple):
@@ -32,14 +31,16 @@ class Sandbox:
     """A temporary folder outside of the workspace, and the environment for programs, until a deadline."""
 
     def __init__(self, workspace: str, folder: str, seconds: float) -> None:
+        from conch.host.programs import search_path  # slow to import, and rarely needed
+
         self.folder = folder
         self._workspace = workspace
         self._deadline = time.monotonic() + seconds
         self._stubs = os.path.join(folder, "stubs")
-        self._path = self._search("PATH")
+        path = search_path("PATH", workspace)
         self.environ = {
-            "PATH": os.pathsep.join((self._stubs, *self._path)),
-            "LD_LIBRARY_PATH": os.pathsep.join(self._search("LD_LIBRARY_PATH")),
+            "PATH": os.pathsep.join((self._stubs, *path)),
+            "LD_LIBRARY_PATH": os.pathsep.join(search_path("LD_LIBRARY_PATH", workspace)),
             "HOME": folder,
             "XDG_CONFIG_HOME": folder,
             "GIT_EXEC_PATH": self._stubs,  # git looks here first for the programs it starts, including git itself
@@ -50,23 +51,24 @@ class Sandbox:
 
     def home(self) -> dict[str, str]:
         """The variables that lead to the user's own settings, unless agents may write these."""
+        from conch.host.programs import is_outside
+
         found = {name: os.environ.get(name, "") for name in ("HOME", "XDG_CONFIG_HOME")}
-        return {name: path for name, path in found.items() if self._is_outside(path)}
+        return {name: path for name, path in found.items() if is_outside(path, self._workspace)}
 
     def run(self, name: str, *words: str, folder: str | None = None, **environ: str) -> Answer | None:
         """The answer of the program with this name; None if it cannot be run or its answer is too long.
 
         TimeoutError at the deadline. Then the program is killed, with all processes it has started.
         """
-        import subprocess  # slow to import, and rarely needed
-        from subprocess import DEVNULL, PIPE
+        from conch.host.programs import DEVNULL, PIPE, find_program, start_found
 
-        program = self._find(name)
+        program = find_program(name, self._workspace)
         if program is None:
             return None
         try:
-            process = subprocess.Popen(
-                [name, *words], executable=program, cwd=folder or self.folder, env={**self.environ, **environ},
+            process = start_found(
+                [name, *words], program, {**self.environ, **environ}, cwd=folder or self.folder,
                 stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError):
@@ -105,7 +107,7 @@ class Sandbox:
         return Answer(process.returncode, bytes(pieces[process.stdout]), line)
 
     def _wait(self, process: Popen[bytes]) -> None:
-        from subprocess import TimeoutExpired
+        from conch.host.programs import TimeoutExpired
 
         try:
             process.wait(self._left())
@@ -118,28 +120,11 @@ class Sandbox:
             raise TimeoutError
         return left
 
-    def _find(self, name: str) -> str | None:
-        """The first program with this name that is neither in the workspace nor a link into it."""
-        for folder in self._path:
-            path = os.path.realpath(os.path.join(folder, name))
-            if os.path.isfile(path) and os.access(path, os.X_OK) and self._is_outside(path):
-                return path
-        return None
-
-    def _search(self, variable: str) -> list[str]:
-        """The folders of a search path that are outside of the workspace, without links.
-
-        Relative folders are left out, and empty ones, which mean the current directory.
-        """
-        folders = os.environ.get(variable, "").split(os.pathsep)
-        return [os.path.realpath(folder) for folder in folders if self._is_outside(folder)]
-
-    def _is_outside(self, path: str) -> bool:
-        return os.path.isabs(path) and not _is_inside(path, self._workspace)
-
     def add_stub(self) -> None:
         """Put a `git` that always fails where programs look first, so that none starts the real one."""
-        false = self._find("false")  # a link to it works even if no program may run from this folder
+        from conch.host.programs import find_program
+
+        false = find_program("false", self._workspace)  # a link to it works even if no program may run from this folder
         if false is None:
             raise FileNotFoundError("false")
         os.mkdir(self._stubs)
@@ -151,23 +136,16 @@ def open_sandbox(workspace: str, seconds: float) -> Iterator[Sandbox | None]:
     """A sandbox for the programs that are asked about a workspace; None if this machine has no place for it."""
     import tempfile  # slow to import, and rarely needed
 
+    from conch.host.programs import temporary_place
+
     with ExitStack() as stack:
         try:
-            place = next(each for each in (tempfile.gettempdir(), *_TEMPORARY) if not _is_inside(each, workspace))
+            place = temporary_place(workspace)
+            if place is None:
+                raise FileNotFoundError(2, "no place outside of the workspace")
             temporary = tempfile.TemporaryDirectory(prefix="conch-", dir=place, ignore_cleanup_errors=True)
             sandbox = Sandbox(workspace, os.path.realpath(stack.enter_context(temporary)), seconds)
             sandbox.add_stub()
-        except (OSError, StopIteration):
+        except OSError:
             sandbox = None
         yield sandbox
-
-
-def _is_inside(path: str, root: str) -> bool:
-    """Whether a path, links followed, is this directory or below it, however the two are spelled."""
-    top, candidate, parent = os.stat(root), os.path.realpath(path), ""
-    while candidate != parent:
-        with suppress(OSError):  # the end of the path may not exist
-            if os.path.samestat(os.stat(candidate), top):
-                return True
-        candidate, parent = os.path.dirname(candidate), candidate
-    return False

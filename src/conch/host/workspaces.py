@@ -64,6 +64,14 @@ def widest_root(directory: str) -> str:
     return tops[-1] if tops else root
 
 
+def workspace_here() -> str | None:
+    """The widest workspace around the working directory; None if that cannot be entered any more."""
+    try:
+        return widest_root(canonicalize("."))
+    except InvalidArgument:
+        return None
+
+
 def _too_wide(directory: str) -> set[str]:
     """The home directory and the filesystem root, unless this directory is one of them."""
     return {os.path.realpath(os.path.expanduser("~")), "/"} - {directory}

@@ -99,6 +99,17 @@ def test_on_a_terminal_the_editor_of_the_person_opens(conch: Any, terminal: Any,
     assert (conch.workspace / ".conch" / "instructions.md").read_text() == "Test first.\nAnd last.\n"
 
 
+def test_the_editor_is_no_program_of_the_workspace(conch: Any, terminal: Any) -> None:
+    editor = conch.workspace / "my-editor"
+    editor.write_text('#!/bin/sh\necho "From the workspace." >> "$1"\n')
+    editor.chmod(0o755)
+
+    shown = terminal(columns=200, EDITOR="my-editor", PATH=f":{os.environ['PATH']}").run("instructions", "edit")
+
+    assert "my-editor is not on the path outside of the workspace" in shown
+    assert not (conch.workspace / ".conch").exists()
+
+
 def test_an_editor_that_fails_changes_nothing(conch: Any, terminal: Any) -> None:
     shown = terminal(columns=200, EDITOR="false").run("instructions", "edit")
 

@@ -1,6 +1,7 @@
 """Asks the harnesses' own MCP clients whether they accept our settings, and Codex whether it trusts our hooks.
 
-Only `conch doctor` does this. It starts the programs of the harnesses, with fixed arguments.
+Only `conch doctor` does this. It starts the programs of the harnesses, with fixed arguments, in an empty folder: in a
+workspace, some of them would start the servers and plugins that its files name.
 """
 
 from __future__ import annotations
@@ -8,14 +9,25 @@ from __future__ import annotations
 import os
 import re
 import select
-import shutil
 import signal
-import subprocess
+import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from conch import __version__
 from conch.harnesses.base import Harness
+from conch.host.programs import (
+    DEVNULL,
+    PIPE,
+    STDOUT,
+    Popen,
+    TimeoutExpired,
+    find_program,
+    start_program,
+    temporary_place,
+)
+from conch.host.workspaces import workspace_here
 from conch.lean import Any, Literal, NamedTuple, json
 
 _SECONDS = 60.0
@@ -34,10 +46,11 @@ class Opinion(NamedTuple):
 def ask_client(harness: Harness) -> Opinion | None:
     """What its own client says about our server; None if it has none here, or does not answer."""
     words = harness.check.split()
-    program = shutil.which(words[0]) if words else None
-    if program is None:
+    if not words or find_program(words[0], None) is None:
         return None
-    answer = _run([program, *words[1:]])
+    if find_program(words[0], workspace_here()) is None:
+        return Opinion("note", f"{words[0]} is a program of this workspace, so conch did not start it")
+    answer = _run(words)
     if answer is None:
         return Opinion("note", f"`{harness.check}` did not answer within {_SECONDS:.0f} s")
     lines = [line.strip() for line in _COLOURS.sub("", answer).splitlines()]
@@ -49,21 +62,29 @@ def ask_client(harness: Harness) -> Opinion | None:
 
 
 def _run(command: list[str]) -> str | None:
-    process = _start(command, errors=subprocess.STDOUT)  # Gemini CLI lists its servers there
-    try:
-        return process.communicate(b"", timeout=_SECONDS)[0].decode(errors="replace")
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        _end(process)
+    with _started(command, errors=STDOUT) as (process, _):  # Gemini CLI lists its servers there
+        try:
+            return process.communicate(b"", timeout=_SECONDS)[0].decode(errors="replace")
+        except TimeoutExpired:
+            return None
 
 
-def _start(command: list[str], errors: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, start_new_session=True)
+@contextmanager
+def _started(command: list[str], errors: int = DEVNULL) -> Iterator[tuple[Popen[bytes], str]]:
+    """A client of a harness, and the empty folder in which it runs."""
+    workspace = workspace_here()
+    place = temporary_place(workspace)
+    with tempfile.TemporaryDirectory(prefix="conch-", dir=place, ignore_cleanup_errors=True) as folder:
+        process = start_program(
+            command, workspace, cwd=folder, stdin=PIPE, stdout=PIPE, stderr=errors, start_new_session=True
+        )
+        try:
+            yield process, folder
+        finally:
+            _end(process)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Popen[bytes]) -> None:
     """End it and the servers that it has started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -79,15 +100,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def ask_codex_trust() -> Opinion | None:
     """Whether Codex trusts our hooks. It skips untrusted ones silently. None if it cannot be asked."""
-    program = shutil.which("codex")
-    if program is None:
+    if find_program("codex", workspace_here()) is None:
         return None
     client = {"name": "conch-doctor", "title": "conch doctor", "version": __version__}
-    process = _start([program, "app-server"])
-    try:
-        listed = _ask(process, [("initialize", {"clientInfo": client}), ("hooks/list", {"cwds": [os.getcwd()]})])
-    finally:
-        _end(process)
+    with _started(["codex", "app-server"]) as (process, folder):
+        listed = _ask(process, [("initialize", {"clientInfo": client}), ("hooks/list", {"cwds": [folder]})])
     folders = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(folders, list):
         return None
@@ -99,7 +116,7 @@ def ask_codex_trust() -> Opinion | None:
     return Opinion("ok" if trusted == len(ours) else "note", f"it trusts {trusted} of {len(ours)} hooks of conch")
 
 
-def _ask(process: subprocess.Popen[bytes], calls: list[tuple[str, dict[str, Any]]]) -> Any:
+def _ask(process: Popen[bytes], calls: list[tuple[str, dict[str, Any]]]) -> Any:
     """The result of the last call; None if it does not come in time."""
     assert process.stdin is not None and process.stdout is not None
     messages = [{"id": number, "method": method, "params": params} for number, (method, params) in enumerate(calls)]

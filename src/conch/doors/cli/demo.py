@@ -12,7 +12,6 @@ import shlex
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -27,6 +26,7 @@ from conch.doors.cli.output import Report, abandon_stream, clean
 from conch.doors.cli.terminal import has_colours
 from conch.doors.exits import REFUSED, status_after
 from conch.errors import ConchError, InternalError
+from conch.host.programs import PIPE, start_python
 from conch.lean import Any
 from conch.tools.replies import Object
 from conch.tools.text import one_line
@@ -36,7 +36,7 @@ _NAMES = {agent_id: name for name, agent_id in _CAST.items()}
 _HARNESSES = {"codex": "codex-mcp-client", "claude": "claude-code", "gemini": "gemini-cli-mcp-client"}
 _COLOURS = {"codex": "36", "claude": "33", "gemini": "35"}
 _BOLD, _DIM, _RED, _GREEN = "1", "2", "31", "32"
-_PROGRAM = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-m', 'conch', 'mcp']))"
+_PROGRAM = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-P', '-m', 'conch', 'mcp']))"
 _FOREIGN = ("CONCH_", "TALKING_STICK_", "AGENT_BUS_", "BB_")  # settings of the user's own store
 _LEAVE_SECONDS, _LINE_SECONDS = 2.0, 0.15
 _INDENT = 22
@@ -51,7 +51,7 @@ def _play(keep: bool) -> int:
     try:
         _Demo(keep).run()
         return 0
-    except (ConchError, OSError, subprocess.CalledProcessError) as problem:
+    except (ConchError, OSError) as problem:
         if not isinstance(problem, BrokenPipeError):  # the reader has seen enough
             print(f"conch demo: {clean(str(problem))}", file=sys.stderr, flush=True)
         abandon_stream(sys.stdout)
@@ -82,11 +82,10 @@ class _Agent:
     def __init__(self, name: str, folder: str, environ: dict[str, str], inbox: SimpleQueue[Any]) -> None:
         self._name, self._inbox = name, inbox  # all agents share the inbox
         self._unread: list[tuple[int, Object]] = []
-        command = [sys.executable, "-c", _PROGRAM, _HARNESSES[name]]
         environ = {**environ, "CONCH_AGENT_ID": _CAST[name]}
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         # Ctrl-C in the terminal must reach only the demo, so the agent gets a process group.
-        self.process: Any = subprocess.Popen(command, cwd=folder, env=environ, process_group=0, **pipes)
+        started: Any = {"cwd": folder, "env": environ, "process_group": 0, "stdin": PIPE, "stdout": PIPE}
+        self.process: Any = start_python("-c", _PROGRAM, _HARNESSES[name], **started)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -191,7 +190,8 @@ class _Demo:
         count, took = len(self._latencies_ms), statistics.median(self._latencies_ms)
         _say(f"{self._lease['expected_turn_id']} turns granted, 2 of them by takeover.", _GREEN, prefix="\n")
         _say(f"{count} handoffs delivered word for word; median {took:.1f} ms from call to your_turn.", _GREEN)
-        subprocess.run([sys.executable, "-m", "conch", "db", "verify"], env=self._environ, check=True)
+        if start_python("-m", "conch", "db", "verify", env=self._environ).wait():
+            raise InternalError("`conch db verify` failed.")
         if self._keep:
             command = f"CONCH_DATA_DIR={shlex.quote(self._data)} conch events --path {shlex.quote(self._checkout)}"
             print(f"Read its log: {clean(command)}", flush=True)

@@ -21,6 +21,8 @@ from conch.harnesses.base import Harness, Place
 from conch.harnesses.catalogue import HARNESSES
 from conch.harnesses.installer import Installer, is_there
 from conch.host import processes
+from conch.host.programs import DEVNULL, PIPE, TimeoutExpired, search_path, start_program
+from conch.host.workspaces import workspace_here
 from conch.lean import Literal, NamedTuple, json
 from conch.tools.text import one_line
 
@@ -217,13 +219,12 @@ def _hook(program: str, harness: str) -> str:
 
 
 def _run(command: list[str], given: str) -> str:
-    import subprocess  # slow to import, and only needed here
-
-    try:
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=_PATIENCE_SECONDS)
-    except subprocess.TimeoutExpired:
-        return ""
-    return done.stdout
+    with start_program(command, workspace_here(), stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as process:
+        try:
+            return process.communicate(given.encode(), timeout=_PATIENCE_SECONDS)[0].decode(errors="replace")
+        except TimeoutExpired:
+            process.kill()
+            return ""
 
 
 # -- the harnesses
@@ -233,7 +234,7 @@ def _harnesses(place: Place) -> list[_Finding]:
     """All at once: some need half a minute to start their client."""
     from concurrent.futures import ThreadPoolExecutor
 
-    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    folders = search_path("PATH", workspace_here())
     found = [harness for harness in HARNESSES.values() if is_there(harness, place, folders)]
     with ThreadPoolExecutor() as pool:
         return [finding for findings in pool.map(partial(_harness, place), found) for finding in findings]

@@ -62,7 +62,7 @@ def _start(context: Context, turn: dict[str, Any]) -> bool:
 
     Its order goes through a pipe, because `ps` would show the lease in its arguments to all users.
     """
-    import subprocess  # slow to import, and only needed here
+    from conch.host.programs import DEVNULL, PIPE, start_python  # slow to import, and only needed here
 
     settings = context.app.settings
     order = {
@@ -71,13 +71,9 @@ def _start(context: Context, turn: dict[str, Any]) -> bool:
         "environ": {"CONCH_STORE": settings.store, "CONCH_DATA_DIR": settings.data_dir},
     }
     # A session of its own, because it must outlive this command and get no signals from the terminal. It starts in this
-    # directory, because the path of the store may be relative. With -P it does not import modules from here.
-    guardian = subprocess.Popen(
-        [sys.executable, "-P", "-m", "conch.doors.cli.guardian"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
+    # directory, because the path of the store may be relative.
+    guardian = start_python(
+        "-m", "conch.doors.cli.guardian", stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
     )
     guardian.returncode = 0  # keeps Popen from waiting for it: it must outlive us
     assert guardian.stdin is not None and guardian.stdout is not None

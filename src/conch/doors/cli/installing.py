@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 
 from conch.config import Settings
@@ -13,7 +12,8 @@ from conch.harnesses.base import Harness, Place
 from conch.harnesses.catalogue import HARNESSES
 from conch.harnesses.installer import Installer, Result, is_there, is_written
 from conch.harnesses.texts import PARAGRAPH, skill_text
-from conch.host.workspaces import canonicalize, workspace_root
+from conch.host import programs
+from conch.host.workspaces import canonicalize, workspace_here, workspace_root
 from conch.lean import Any
 
 _WORDS = {
@@ -75,14 +75,17 @@ def wakes(harness: Harness, place: Place) -> bool:
 
 
 def find_program(is_shared: bool = False) -> str:
-    """The command that starts conch. Settings that several machines share must not contain a path of this one."""
+    """The command that starts conch. Settings that several machines share must not contain a path of this one.
+
+    A link in the workspace does not count: agents could change where it leads.
+    """
     if is_shared:
         return "conch"
     beside = os.path.join(os.path.dirname(sys.executable), "conch")
-    found = shutil.which("conch")
+    found = programs.find_program("conch", workspace_here())
     if found and os.path.realpath(found) == os.path.realpath(beside):
-        return os.path.abspath(found)  # such as a link in ~/.local/bin, which stays after an upgrade
-    return beside if os.path.exists(beside) else os.path.abspath(found) if found else "conch"
+        return found  # such as a link in ~/.local/bin, which stays after an upgrade
+    return beside if os.path.exists(beside) else found or "conch"
 
 
 def _choose(options: Any, place: Place) -> list[Harness]:
@@ -90,7 +93,7 @@ def _choose(options: Any, place: Place) -> list[Harness]:
         raise InvalidArgument("Name harnesses or give --all, not both.", field="all")
     if options.harness:
         return list(dict.fromkeys(_find(name) for name in options.harness))
-    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    folders = programs.search_path("PATH", workspace_here())
     found = [harness for harness in HARNESSES.values() if is_there(harness, place, folders)]
     if not found:
         names = ", ".join(HARNESSES)

@@ -12,7 +12,7 @@ from conch.doors.cli.messages import read_text
 from conch.doors.cli.output import Report
 from conch.errors import DecisionNeeded, InvalidArgument
 from conch.host.agreements import Agreement, check_text, project_path, read_agreement, user_path, write_agreement
-from conch.host.workspaces import canonicalize, workspace_root
+from conch.host.workspaces import canonicalize, workspace_here, workspace_root
 from conch.lean import Any
 from conch.tools.catalogue import TOOLS
 from conch.tools.instructions import instructions_here
@@ -70,14 +70,15 @@ def _given(agreement: Agreement, text: str | None) -> str:
 def _edited(text: str) -> str:
     """Let the person change the text in an editor. A draft that cannot be used is kept."""
     import shlex
-    import subprocess
     import tempfile
+
+    from conch.host.programs import start_program
 
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.NamedTemporaryFile("w", suffix=".md", prefix="conch-", delete=False, encoding="utf-8") as draft:
         draft.write(f"{text}\n" if text else "")
     try:
-        status = subprocess.run([*shlex.split(editor), draft.name], check=False).returncode
+        status = start_program([*shlex.split(editor), draft.name], workspace_here()).wait()
     except (OSError, ValueError) as error:
         raise InvalidArgument(
             f"The editor {editor!r} cannot be started: {error}. Set EDITOR.", field="EDITOR"
