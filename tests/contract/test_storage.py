@@ -87,17 +87,6 @@ def test_rows_fetched_ahead_are_those_that_are_asked_for(store: Store, begin: st
     assert [row and row["room_id"] for row in found] == ["b", None, "a"]
 
 
-def test_rows_fetched_ahead_can_be_forgotten_after_a_change(store: Store) -> None:
-    with store.write("a") as tx:
-        tx.ahead("all_rooms")
-        assert tx.now
-        add_room(tx, "a")
-        tx.forget()
-        found = [row["room_id"] for row in tx.all("all_rooms")]
-
-    assert found == ["a"]
-
-
 def test_a_query_aside_sees_what_was_just_committed_or_is_not_asked(store: Store) -> None:
     query = ("rooms_and_agents", {})
     with store.aside(lambda: query) as seen:

@@ -93,9 +93,6 @@ class Transaction(Reader, Protocol):
         The rows are from before the changes made since.
         """
 
-    def forget(self) -> None:
-        """Forget the rows that were fetched ahead, because a change has made them wrong."""
-
     def run(self, statement: str, **parameters: Any) -> None:
         """Make a change, at the latest when something is read or when the transaction ends."""
 

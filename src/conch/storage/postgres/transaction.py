@@ -191,10 +191,6 @@ class PostgresTransaction:
             self._ahead[key] = self._await(statement, parameters)
         return True
 
-    def forget(self) -> None:
-        self._ahead.clear()
-        self._expected.clear()
-
     def run(self, statement: str, **parameters: Any) -> None:
         if self.plan is not None and self.begun is not None:
             self.plan.note_change(statement)

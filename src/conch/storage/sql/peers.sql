@@ -9,9 +9,6 @@ JOIN agent_name_reservations n ON n.topic_id = r.topic_id AND n.agent_name = :ag
 JOIN peers p ON p.peer_id = n.peer_id
 WHERE r.room_id = :room_id;
 
--- name: find_peer
-SELECT * FROM peers WHERE peer_id = :peer_id;
-
 -- name: own_peer
 SELECT * FROM peers WHERE agent_id = :agent_id AND topic_id = :topic_id AND is_own = 1;
 

@@ -118,9 +118,6 @@ class SqliteTransaction:
         """Does nothing: here no query is far away."""
         return False
 
-    def forget(self) -> None:
-        """Does nothing: nothing is fetched ahead."""
-
     def run(self, statement: str, **parameters: Any) -> None:
         self._execute(statement, parameters)
 
