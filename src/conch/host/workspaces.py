@@ -165,6 +165,12 @@ def folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
+def below_home(path: str) -> str:
+    """The path as people write it: with a tilde for their home directory."""
+    home = os.path.expanduser("~")
+    return "~" + path.removeprefix(home) if home != "/" and (path == home or path.startswith(home + "/")) else path
+
+
 def _refused(path: str, reason: str) -> InvalidArgument:
     shown = path if len(path) <= 200 else path[:200] + "..."
     return InvalidArgument(f"context_path {shown!r} cannot be used: {reason}.", field="context_path")

@@ -57,7 +57,7 @@ class Steering:
         """
         self._begin(person, room_id, reason)
         with self._rooms.change(person.caller, room_id) as (tx, snapshot):
-            revoked = _require_stick(snapshot, agent_id, "agent")
+            revoked = _require_stick(snapshot, agent_id)
             target = find_target(snapshot, person.caller, to)
             if target == revoked:
                 raise InvalidArgument(f"to_agent_id {target.label} already has the stick.", field="to_agent_id")
@@ -73,7 +73,7 @@ class Steering:
         check_length("text", text, self._settings.max_message_chars, "max_message_chars")
         topic_id = self._membership.enter(person.caller, room_id).topic_id
         with self._rooms.change(person.caller, room_id, topic_id) as (tx, snapshot):
-            holder = _require_stick(snapshot, agent_id, "agent")
+            holder = _require_stick(snapshot, agent_id)
             return _tell(tx, topic_id, person, holder.name, text, NUDGE)
 
     def unreserve(self, person: Person, room_id: str, agent_id: str, scope: str, reason: str) -> Reservation:
@@ -134,13 +134,13 @@ def _require_text(field: str, text: str) -> None:
         raise InvalidArgument(f"{field} must be non-empty.", field=field)
 
 
-def _require_stick(snapshot: Snapshot, agent_id: str, field: str) -> Member:
+def _require_stick(snapshot: Snapshot, agent_id: str) -> Member:
     """The member, if it has the stick or is next."""
     member, expected = snapshot.member(agent_id), snapshot.find(snapshot.expected)
     if member != expected:
         where = f"{expected.label} does" if expected else "no agent does"
-        message = f"{field} {member.label} does not have the stick: {where}."
-        raise InvalidArgument(message, field=field, **snapshot.facts)
+        message = f"agent {member.label} does not have the stick: {where}."
+        raise InvalidArgument(message, field="agent", **snapshot.facts)
     return member
 
 

@@ -458,8 +458,8 @@ class Snapshot:
     def look_around(self) -> Snapshot:
         """Find out whether anyone is there while the store can be asked, so that `state` is known afterwards."""
         if self._deserted is None:
-            self._deserted = not any(map(self._is_there, self.roll.known()))
-            self._deserted = self._deserted and not any(map(self._is_there, self._likely_there()))
+            self._deserted = not any(map(self.is_there, self.roll.known()))
+            self._deserted = self._deserted and not any(map(self.is_there, self._likely_there()))
         return self
 
     def _likely_there(self) -> Iterator[Member]:
@@ -467,7 +467,7 @@ class Snapshot:
         yield from self.roll.walk(within=self.policy.presence_ttl_ms * MILLISECOND)
         yield from self.roll.walk(host_id=processes.host_id())
 
-    def _is_there(self, member: Member) -> bool:
+    def is_there(self, member: Member) -> bool:
         """Whether a member was seen recently or its process is known to be alive."""
         return self.is_active(member) or self.roll.life(member) == "alive"
 

@@ -13,6 +13,7 @@ from conch.doors.cli.output import Report
 from conch.doors.cli.paging import after, fitting, page, rows
 from conch.doors.cli.tables import columns, shortened, wrapped
 from conch.errors import ConchError
+from conch.host.workspaces import below_home
 from conch.lean import NamedTuple
 from conch.members.adoption import Candidate
 from conch.notices.events import ProtocolEvent
@@ -133,7 +134,7 @@ def _left_out(found: Survey) -> str:
 def _head(found: Survey, width: int | None) -> str:
     room = found.snapshot.room
     path = one_line(room.canonical_path)
-    left = f"{_plain_name(os.path.basename(path)) or path}  {_home(path)}"
+    left = f"{_plain_name(os.path.basename(path)) or path}  {below_home(path)}"
     right = f"turn {room.turn_id}"
     if found.turn_since is not None:
         right += f", {_span(found.snapshot.now - found.turn_since)}"
@@ -146,11 +147,6 @@ def _plain_name(name: str) -> str:
     """The name of a folder, in quotes if it could pass for a line of ours."""
     is_plain = name.isascii() and name.replace("-", "").replace("_", "").replace(".", "").isalnum()
     return name if is_plain or not name else _quoted(name)
-
-
-def _home(path: str) -> str:
-    home = os.path.expanduser("~")
-    return "~" + path.removeprefix(home) if home != "/" and (path == home or path.startswith(home + "/")) else path
 
 
 def _standing_lines(found: Survey, standing: Standing) -> list[_Line]:

@@ -28,7 +28,7 @@ from conch.errors import (
 )
 from conch.lean import Any
 from conch.rooms.presence import explain_loss
-from conch.rooms.room import Member, Room, Snapshot
+from conch.rooms.room import Room
 from conch.tools import fields
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Reply
 from conch.tools.schema import check_arguments
@@ -204,7 +204,7 @@ def close(context: Context) -> Report:
 def _require_consent(context: Context) -> None:
     """Ask before closing a room that other agents are in."""
     snapshot, own = context.room, context.caller.agent_id
-    others = [each for each in snapshot.members if each.agent_id != own and _is_there(snapshot, each)]
+    others = [each for each in snapshot.members if each.agent_id != own and snapshot.is_there(each)]
     if not others or snapshot.room.owner not in (None, own):  # the holder of the stick decides, so others are refused
         return
     names = some_of([one_line(each.label) for each in others])
@@ -212,10 +212,6 @@ def _require_consent(context: Context) -> None:
     require_yes(
         context.options, facts, "Close it for all of them?", "The room was not closed; add --yes to close it anyway."
     )
-
-
-def _is_there(snapshot: Snapshot, member: Member) -> bool:
-    return snapshot.is_active(member) or snapshot.life(member.agent_id) == "alive"
 
 
 def _lease_or_claim(context: Context, room_id: str) -> tuple[_Lease, Delivery]:

@@ -10,7 +10,8 @@ from conch.agents.records import label
 from conch.bus.stream import Message
 from conch.clock import to_iso
 from conch.doors.web.requests import Desk
-from conch.doors.web.views import agent_view, asked_view, below_home
+from conch.doors.web.views import agent_view, asked_view
+from conch.host.workspaces import below_home
 from conch.overseeing.talk import Asked, TopicLine, list_topics, read_messages, show_topic
 from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MOST_RESULTS, Hit
 from conch.search.snippets import MARK

@@ -6,6 +6,7 @@ import os
 
 from conch.agents.records import DOT, PERSON, label, process_columns
 from conch.clock import to_iso
+from conch.host.workspaces import below_home
 from conch.notices.events import ProtocolEvent
 from conch.notices.timeline import Entry, Page, Place
 from conch.overseeing.items import Item
@@ -66,12 +67,6 @@ def room_view(survey: Survey, viewer_id: str) -> Object:
         "notices": [notice_view(each, viewer_id) for each in survey.notices],
         "reservations": [_held(snapshot, each) for each in survey.reservations],
     }
-
-
-def below_home(path: str) -> str:
-    """The path as people write it: with a tilde for their home directory."""
-    home = os.path.expanduser("~")
-    return "~" + path.removeprefix(home) if home != "/" and (path == home or path.startswith(home + "/")) else path
 
 
 def _held(snapshot: Snapshot, reservation: Reservation) -> Object:
