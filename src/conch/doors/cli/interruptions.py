@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
-from conch.calls import Call
+from conch.calls import Call, retry_interrupted
 from conch.doors.exits import status_after
+from conch.errors import Cancelled, ConchError, StoreInterrupted, StoreUnavailable
 from conch.lean import signal, threading
+from conch.tools.replies import Reply
 
 _NUDGE_SECONDS = 0.02
 
@@ -51,6 +53,26 @@ class Interruptions:
             signal.pthread_kill(threading.main_thread().ident or 0, self._nudge)
             time.sleep(_NUDGE_SECONDS)
         os._exit(status_after(signal.sigwait(self._signals)))  # a second signal ends the process at once
+
+    @property
+    def status(self) -> int:
+        """The exit status after the signal that came."""
+        return status_after(self.number or 0)
+
+    def wait(self, work: Callable[[], Reply]) -> Reply | None:
+        """The reply that a command waits for. None if a signal came first; what the wait got is then taken back."""
+        try:
+            reply = work()
+            if not self._call.cancelled:
+                return reply
+            reply.delivery.not_sent()
+        except Cancelled:
+            if self._call.undo is not None:  # an earlier claim of this wait may have been stored
+                with suppress(ConchError):
+                    retry_interrupted(self._call.undo)
+        except StoreInterrupted as lost:  # the command must not run again: a signal it got before would be forgotten
+            raise StoreUnavailable(lost.message, **lost.details) from lost
+        return None
 
     @contextmanager
     def raised(self) -> Iterator[None]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from conch.calls import Call, retry_interrupted
+from conch.calls import Call
 from conch.doors.cli.context import Context
 from conch.doors.cli.guardian import keep_lease
 from conch.doors.cli.interruptions import Interruptions
 from conch.doors.cli.messages import message_texts
 from conch.doors.cli.output import Report, failure, local_moments
 from conch.doors.cli.turns import interrupted, not_ours, your_turn_text
-from conch.errors import Cancelled, ConchError, StoreInterrupted, StoreUnavailable
 from conch.notices.delivery import News
 from conch.tools.bus_view import reader
 from conch.tools.replies import Delivery, Object, Reply
@@ -23,18 +20,9 @@ def listen(context: Context) -> Report:
     call, timeout = Call(), context.options.timeout
     given: Object = {} if timeout is None else {"wait_seconds": int(timeout)}
     interruptions = Interruptions(call)
-    try:
-        reply = context.tool("listening.listen", call, **given)
-        if call.cancelled:
-            reply.delivery.not_sent()
-            return interrupted(interruptions)
-    except Cancelled:
-        if call.undo is not None:  # an earlier claim of this wait may have been stored
-            with suppress(ConchError):
-                retry_interrupted(call.undo)
+    reply = interruptions.wait(lambda: context.tool("listening.listen", call, **given))
+    if reply is None:
         return interrupted(interruptions)
-    except StoreInterrupted as lost:  # the command must not run again: a signal it got before would be forgotten
-        raise StoreUnavailable(lost.message, **lost.details) from lost
     return _report(context, reply)._replace(printing=interruptions.raised)
 
 

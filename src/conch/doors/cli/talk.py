@@ -31,7 +31,6 @@ from conch.doors.cli.output import Report, as_report, clean, failure, give_up, w
 from conch.doors.cli.paging import fitting, page, rows, with_more
 from conch.doors.cli.statusline import TICK_SECONDS, StatusLine
 from conch.doors.cli.tables import table
-from conch.doors.exits import status_after
 from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain, some_of
 from conch.lean import TYPE_CHECKING
 from conch.tools import bus_view, fields
@@ -156,7 +155,7 @@ def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None
     try:
         wait_on_topic(context.app.bell, peer.topic_id, look, FOREVER, call, context.app.settings)
     except Cancelled:
-        return Report(None, "", status=status_after(interruptions.number or 0), is_printed=True)
+        return Report(None, "", status=interruptions.status, is_printed=True)
     except OSError as problem:
         return Report(None, "", status=give_up(problem), is_printed=True)
     return Report(None, "", is_printed=True)
@@ -227,8 +226,8 @@ def ask(context: Context) -> Report:
             asked = context.app.questions.wait(topic_id, data["question_id"], context.options.wait, call)
         asked = asked and _whole(context, asked)
     except Cancelled:
-        status = status_after(interruptions.number or 0)
-        return failure("cancelled", f"Interrupted. The question was asked; {later}", question, status=status)
+        message = f"Interrupted. The question was asked; {later}"
+        return failure("cancelled", message, question, status=interruptions.status)
     except StoreError as trouble:
         message = f"The question was asked, but then the store failed: {trouble.message} Do not ask again; {later}"
         return failure(trouble.code, message, question)

@@ -16,14 +16,10 @@ from conch.doors.cli.handoffs import handoff_text, read_handoff
 from conch.doors.cli.interruptions import Interruptions
 from conch.doors.cli.output import Report, as_report, failure
 from conch.doors.cli.statusline import TICK_SECONDS, StatusLine
-from conch.doors.exits import status_after
 from conch.errors import (
-    Cancelled,
     ConchError,
     InvalidArgument,
     StaleLease,
-    StoreInterrupted,
-    StoreUnavailable,
     some_of,
 )
 from conch.lean import Any
@@ -49,20 +45,10 @@ def wait(context: Context) -> Report:
     line = StatusLine()
     call = Call(line.tick if line.moves else None, every=TICK_SECONDS)
     interruptions = Interruptions(call)
-    try:
-        result = retry_interrupted(lambda: _wait(context, room_id, limit, call, line))
-        if call.cancelled:
-            result.delivery.not_sent()
-            _stop_taking_part(context)
-            return interrupted(interruptions)
-    except Cancelled:
-        if call.undo is not None:  # an earlier claim of this wait may have been stored
-            with suppress(ConchError):
-                retry_interrupted(call.undo)
+    result = interruptions.wait(lambda: retry_interrupted(lambda: _wait(context, room_id, limit, call, line)))
+    if result is None:
         _stop_taking_part(context)
         return interrupted(interruptions)
-    except StoreInterrupted as lost:  # the command must not run again: a signal it got before would be forgotten
-        raise StoreUnavailable(lost.message, **lost.details) from lost
     if result.data["status"] != "your_turn":
         _stop_taking_part(context)
         return not_ours(result)._replace(printing=interruptions.raised)
@@ -123,7 +109,7 @@ def _show(line: StatusLine, awaited: Awaited) -> None:
 
 def interrupted(interruptions: Interruptions) -> Report:
     message = "Interrupted while waiting; `conch state` shows who holds the stick."
-    return failure("cancelled", message, {}, status=status_after(interruptions.number or 0))
+    return failure("cancelled", message, {}, status=interruptions.status)
 
 
 def not_ours(result: Reply) -> Report:
