@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import Response
 
-from conch.agents.people import Person
 from conch.bus.drafts import Draft, check_outbox
 from conch.bus.peers import Peer
 from conch.bus.questions import Question
@@ -95,7 +94,7 @@ class Actions:
         if ("topic_id" in given) == ("room_id" in given):
             raise InvalidArgument("Give topic_id or room_id.", field="topic_id")
         topic_id = given.get("topic_id") or self._app.rooms.get_state(None, given["room_id"]).room.topic_id
-        return self._app.peers.join_as_itself(self._desk.person.caller(), topic_id)
+        return self._app.peers.join_as_itself(self._desk.caller(), topic_id)
 
     def _send(self, given: Object) -> Object:
         item: Object = {name: given[name] for name in ("content_markdown", "message_type", "reply_to") if name in given}
@@ -136,7 +135,7 @@ class Actions:
 
     def _redact(self, given: Object) -> Object:
         """As `conch redact` does. The reply says where the text may still be."""
-        person, store = Person(self._desk.person.caller()), self._app.store
+        person, store = self._desk.person(), self._app.store
         done = Steering(self._app).redact(person, given["message_id"], given["reason"], given.get("secret") or None)
         return {
             "seq": done.message.seq,
@@ -148,11 +147,11 @@ class Actions:
     # -- notices, names and topics
 
     def _mark(self, given: Object, mark: str) -> Object:
-        caller = self._desk.person.caller()
+        caller = self._desk.caller()
         return {"notice": notice_view(self._app.notices.mark(caller, given["event_id"], mark), caller.agent_id)}
 
     def _free_name(self, given: Object) -> Object:
-        person = Person(self._desk.person.caller())
+        person = self._desk.person()
         return {"name": Steering(self._app).free_name(person, given["topic_id"], given["name"])}
 
     def _create_topic(self, given: Object) -> Object:

@@ -26,7 +26,7 @@ class HealthPage:
     def introduce(self, given: Object) -> Object:
         """Who acts here, and where everything is stored."""
         self._desk.viewer_id()
-        caller = self._desk.person.caller()
+        caller = self._desk.caller()
         me = agent_view(caller.agent_id, caller.name)
         return {"version": __version__, "me": me, "store": self._desk.app.store.describe()}
 

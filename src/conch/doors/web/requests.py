@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import deque
@@ -12,6 +13,9 @@ from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from conch.agents.people import Person
+from conch.agents.records import Caller
+from conch.agents.signals import console_signals
 from conch.app import App
 from conch.calls import retry_interrupted
 from conch.clock import to_iso
@@ -57,17 +61,25 @@ class _Slow(NamedTuple):
 class Desk:
     """Runs the requests of the pages. The domains are synchronous, so each request takes a thread."""
 
-    def __init__(self, app: App, person: Session) -> None:
+    def __init__(self, app: App) -> None:
         self.app = app
-        self.person = person
+        self._session = Session(app, "web", signals=lambda called_in: console_signals(os.environ))
         self.slow: deque[_Slow] = deque(maxlen=_MOST_SLOW)
         self._limiter: anyio.CapacityLimiter | None = None
         self._lock = Lock()
 
+    def caller(self) -> Caller:
+        """The user who started the server, as `human:<user>:console`."""
+        return self._session.caller()
+
+    def person(self) -> Person:
+        """The same as a person, which the token proves."""
+        return Person(self.caller())
+
     def viewer_id(self) -> str:
         """The agent_id of the person."""
         with self._lock:  # one thread identifies the person; the others wait
-            return self.person.caller().agent_id
+            return self.caller().agent_id
 
     def reading(self, work: Work, schema: Object) -> Endpoint:
         """An endpoint that reads. Its arguments come from the path and the query."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from conch.agents.people import Person
 from conch.config import check_length
 from conch.doors.web.requests import ID, REASON, TEXT, Action, Desk
 from conch.doors.web.views import notice_view, reservation_view
@@ -77,19 +76,14 @@ class RoomActions:
             ),
         }
 
-    @property
-    def _person(self) -> Person:
-        """The token proves that a person acts here."""
-        return Person(self._desk.person.caller())
-
     def _note(self, given: Object) -> Object:
-        caller = self._desk.person.caller()
+        caller = self._desk.caller()
         self._app.membership.enter(caller, given["room_id"])
         return {"event_seq": self._app.membership.append_note(caller, given["room_id"], given["note"]).event_seq}
 
     def _notify(self, given: Object) -> Object:
         """Send a notice, as `conch agent send` does."""
-        caller, room_id = self._desk.person.caller(), given["room_id"]
+        caller, room_id = self._desk.caller(), given["room_id"]
         self._app.membership.enter(caller, room_id)
         about = (given["event_type"], given["agent_id"], given["payload"], given.get("bead_id"))
         sent = self._app.notices.send(caller, room_id, *about)
@@ -101,7 +95,7 @@ class RoomActions:
 
     def _claimed(self, room_id: str) -> Room:
         """The room, once the person has its stick. A stick that an agent has stays where it is."""
-        caller = self._desk.person.caller()
+        caller = self._desk.caller()
         self._app.membership.enter(caller, room_id)
         snapshot = self._app.claims.wait_for_turn(caller, room_id, max_wait_ms=0).snapshot
         if snapshot.room.owner != caller.agent_id or snapshot.room.lease_id is None:
@@ -111,22 +105,22 @@ class RoomActions:
         return snapshot.room
 
     def _reorder(self, given: Object) -> Object:
-        caller, room_id = self._desk.person.caller(), given["room_id"]
+        caller, room_id = self._desk.caller(), given["room_id"]
         self._app.membership.enter(caller, room_id)
         after = self._app.membership.reorder_members(caller, room_id, given["order"])
         return {"order": [member.agent_id for member in after.members]}
 
     def _set_policy(self, given: Object) -> Object:
-        caller, room_id = self._desk.person.caller(), given["room_id"]
+        caller, room_id = self._desk.caller(), given["room_id"]
         self._app.membership.enter(caller, room_id)
         return {"policy": self._app.membership.set_room_policy(caller, room_id, given["policy"]).policy._asdict()}
 
     def _leave(self, given: Object) -> Object:
-        self._app.membership.leave_path(self._desk.person.caller(), given["room_id"])
+        self._app.membership.leave_path(self._desk.caller(), given["room_id"])
         return {"room_id": given["room_id"]}
 
     def _reserve(self, given: Object) -> Object:
-        caller, room_id = self._desk.person.caller(), given["room_id"]
+        caller, room_id = self._desk.caller(), given["room_id"]
         self._app.membership.enter(caller, room_id)
         minutes, bead_id = given.get("ttl_minutes", TTL_MINUTES), given.get("bead_id")
         reserved = self._app.reservations.reserve(caller, room_id, given["scope"], minutes, bead_id=bead_id)
@@ -134,14 +128,14 @@ class RoomActions:
 
     def _adopt(self, given: Object) -> Object:
         """Resume an agent that is gone, as `conch init --adopt` does. A person needs no evidence."""
-        caller, room_id = self._desk.person.caller(), given["room_id"]
+        caller, room_id = self._desk.caller(), given["room_id"]
         self._app.membership.enter(caller, room_id)
         adopted = self._app.adoption.adopt(caller, room_id, given["agent_id"], ".", confirmed=True)
         return {"name": adopted.agent.name, "evidence": adopted.evidence.summary}
 
     def _hand_over(self, given: Object) -> Object:
         """Hand over the person's own stick: to one member, or to the next in the sequence."""
-        app, caller, room_id = self._app, self._desk.person.caller(), given["room_id"]
+        app, caller, room_id = self._app, self._desk.caller(), given["room_id"]
         room = app.rooms.get_state(caller, room_id).room
         fence = (caller, room_id, room.lease_id or "" if room.owner == caller.agent_id else "", room.turn_id)
         if "to" in given:
@@ -151,35 +145,35 @@ class RoomActions:
         return {"event_seq": offer.event_seq, "recipient": offer.recipient}
 
     def _nudge(self, given: Object) -> Object:
-        sent = self._steering.nudge(self._person, given["room_id"], given["agent_id"], given.get("text"))
+        sent = self._steering.nudge(self._desk.person(), given["room_id"], given["agent_id"], given.get("text"))
         return {"message": bus_view.message(sent)}
 
     def _force_take(self, given: Object) -> Object:
-        taken = self._steering.take(self._person, given["room_id"], given["reason"])
+        taken = self._steering.take(self._desk.person(), given["room_id"], given["reason"])
         return {"room_id": given["room_id"], "turn_id": taken.room.turn_id, "revoked": taken.revoked}
 
     def _pass_for(self, given: Object) -> Object:
         passed = self._steering.pass_for(
-            self._person, given["room_id"], given["agent_id"], given["to"], given["reason"], given.get("handoff")
+            self._desk.person(), given["room_id"], given["agent_id"], given["to"], given["reason"], given.get("handoff")
         )
         facts = {"recipient": passed.offer.recipient, "recipient_status": passed.offer.recipient_status}
         return {"revoked": passed.revoked.agent_id, "event_seq": passed.offer.event_seq, **facts}
 
     def _unreserve(self, given: Object) -> Object:
-        caller, room_id, scope = self._desk.person.caller(), given["room_id"], given["scope"]
+        caller, room_id, scope = self._desk.caller(), given["room_id"], given["scope"]
         if given["agent_id"] == caller.agent_id:
             [ended] = self._app.reservations.release(caller, room_id, scope)
         else:
-            ended = self._steering.unreserve(self._person, room_id, given["agent_id"], scope, given["reason"])
+            ended = self._steering.unreserve(self._desk.person(), room_id, given["agent_id"], scope, given["reason"])
         return {"reservation": reservation_view(ended)}
 
     def _kick(self, given: Object) -> Object:
-        kicked = self._steering.kick(self._person, given["room_id"], given["agent_id"], given["reason"])
+        kicked = self._steering.kick(self._desk.person(), given["room_id"], given["agent_id"], given["reason"])
         return {"agent_id": kicked.member.agent_id, "opens_stick": kicked.opens_stick}
 
     def _close_room(self, given: Object) -> Object:
         """Close a room as the holder of its stick. A free stick is claimed first."""
-        caller, reason = self._desk.person.caller(), given.get("reason")
+        caller, reason = self._desk.caller(), given.get("reason")
         check_length("reason", reason or "", self._app.settings.max_reason_chars, "max_reason_chars")
         room = self._claimed(given["room_id"])
         closed = self._app.membership.close_room(caller, room.room_id, room.lease_id or "", room.turn_id, reason)

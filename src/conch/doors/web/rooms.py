@@ -79,7 +79,7 @@ class RoomPages:
         return {"room": room_view(found, viewer_id)}
 
     def _find_left(self, room_id: str) -> list[Candidate]:
-        return self._app.adoption.candidates(self._desk.person.caller(), room_id)
+        return self._app.adoption.candidates(self._desk.caller(), room_id)
 
     def policy(self, given: Object) -> Object:
         """The room's time limits and rules, with what each means. Times are in milliseconds."""

@@ -19,7 +19,6 @@ from conch.doors.web.access import TooLarge, TooSlow
 from conch.doors.web.actions import Actions
 from conch.doors.web.description import describe_api
 from conch.doors.web.health import HealthPage
-from conch.doors.web.person import person_session
 from conch.doors.web.replies import JSON, refusal, refused
 from conch.doors.web.requests import Desk, Endpoint, Work
 from conch.doors.web.room_actions import RoomActions
@@ -49,7 +48,7 @@ _TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".
 
 
 def make_site(app: App, hub: Hub, door: ASGIApp, running: Callable[[], AbstractAsyncContextManager[None]]) -> Starlette:
-    desk = Desk(app, person_session(app))
+    desk = Desk(app)
     readings, actions = _readings(desk, hub), Actions(desk, RoomActions(desk).known())
     description = JSON(describe_api(readings, _FILES, actions.known))
 
