@@ -17,7 +17,7 @@ from conch.host import processes
 from conch.lean import TYPE_CHECKING, Any, Lock, threading
 from conch.notices.mail import has_mail, mail_query, read_mail
 from conch.tools.offers import recall
-from conch.tools.own import OwnIds
+from conch.tools.own_ids import OwnIds
 from conch.tools.pages import Budget
 from conch.tools.replies import Brought, Delivered, QueuedDelivery, Reply, ReplyQueue, Settled
 from conch.tools.text import one_line

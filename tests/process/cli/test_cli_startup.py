@@ -38,7 +38,7 @@ ROOM = {
     *("storage.sqlite.files", "storage.sqlite.ownership", "storage.sqlite.places", "storage.sqlite.queue"),
     *("storage.sqlite.headers", "storage.sqlite.lending", "storage.sqlite.logs", "storage.sqlite.recognition"),
     *("storage.sqlite.schema", "storage.sqlite.scratch"),
-    *("tools.offers", "tools.own"),
+    *("tools.offers", "tools.own_ids"),
     *("storage.sqlite.store", "storage.sqlite.transaction", "storage.statements", "tools", "tools.advice"),
     *("tools.fields", "tools.pages", "tools.registry", "tools.replies", "tools.schema", "tools.session", "tools.text"),
 }

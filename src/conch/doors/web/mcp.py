@@ -32,7 +32,7 @@ from conch.app import App
 from conch.doors.web.mcp_calls import MOST_CALLS, AnsweredCalls, Caller, ReplyWriter, Run
 from conch.doors.web.replies import refused
 from conch.doors.web.resources import Resources
-from conch.doors.web.unread import Address, unread_bytes
+from conch.doors.web.tcp import Address, unread_bytes
 from conch.errors import InvalidArgument, StoreError
 from conch.lean import Any
 from conch.tools.calling import call_tool

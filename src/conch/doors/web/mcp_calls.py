@@ -10,7 +10,7 @@ import anyio
 from starlette.types import Message, Send
 
 from conch.calls import Call
-from conch.doors.web.unread import Address
+from conch.doors.web.tcp import Address
 from conch.lean import Lock
 from conch.tools.replies import Delivery, Reply
 

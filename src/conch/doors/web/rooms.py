@@ -21,9 +21,9 @@ from conch.errors import InvalidArgument
 from conch.members.adoption import Candidate
 from conch.notices.timeline import Page, Place, only, parse_place, read_timeline
 from conch.overseeing.items import list_items, read_item
-from conch.overseeing.lanes import read_entry, read_turns
 from conch.overseeing.survey import FindEnd, survey, survey_rooms
 from conch.overseeing.talk import Asked, find_questions
+from conch.overseeing.turns import read_entry, read_turns
 from conch.tools import fields
 from conch.tools.replies import Object, known
 

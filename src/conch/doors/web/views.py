@@ -10,9 +10,9 @@ from conch.host.workspaces import below_home
 from conch.notices.events import ProtocolEvent
 from conch.notices.timeline import Entry, Page, Place
 from conch.overseeing.items import Item
-from conch.overseeing.lanes import Turn
 from conch.overseeing.survey import Question, Standing, Survey, Trouble
 from conch.overseeing.talk import Asked
+from conch.overseeing.turns import Turn
 from conch.rooms.log import Event
 from conch.rooms.room import Member, Snapshot
 from conch.scopes.overlaps import Reservation

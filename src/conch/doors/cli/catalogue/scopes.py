@@ -49,7 +49,7 @@ COMMANDS |= grouped(
     GUARD,
     Command(
         "guard install",
-        "guarding.install",
+        "guard.install",
         "add git's pre-commit hook",
         "Add a pre-commit hook to the repository here, for all its worktrees. It refuses a commit that touches a file "
         "that another live agent has reserved, and names the agent. A hook that is there already stays and runs first. "
@@ -59,7 +59,7 @@ COMMANDS |= grouped(
     ),
     Command(
         "guard uninstall",
-        "guarding.uninstall",
+        "guard.uninstall",
         "remove git's pre-commit hook",
         "Remove the hook of `conch guard install`, and restore the one that was there before.",
         _REPOSITORY,
@@ -67,7 +67,7 @@ COMMANDS |= grouped(
     ),
     Command(
         "guard check",
-        "guarding.check",
+        "guard.check",
         "check files before a commit (the hook runs this)",
         "Check whether another live agent has reserved one of the files that standard input names, separated by NUL. "
         "The exit status is 1 if so.",
