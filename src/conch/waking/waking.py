@@ -1,10 +1,10 @@
 """What an agent is woken for, and the log of it.
 
-An agent is woken for a stick that is reserved for it, for messages to it, and for a BLOCKED notice of high urgency; not
-for acknowledgements. One wake covers everything that waits, and the next one comes only after all of that was read.
-After a few wakes in a row without the stick, the agent's user has to type something first. So agents cannot keep each
-other awake. A run in the background that ends while it holds the stick is resumed once, because no hook kept it from
-stopping.
+An agent is woken for a stick that is reserved for it, for messages to it, and for a BLOCKED notice of high urgency;
+not for acknowledgements. One wake covers everything that waits, and the next one comes only after all of that was
+read. After a few wakes that did not bring the stick, only the stick wakes the agent, until its user types something.
+So agents cannot keep each other awake. A run in the background that ends while it holds the stick is resumed once,
+because no hook kept it from stopping.
 
 Each wake has a state in the room's timeline: `queued` (the harness was called), `delivered` (a hook saw it arrive),
 `ambiguous` (it may have arrived) or `failed` (it did not arrive).
