@@ -102,7 +102,7 @@ SETTINGS = (
     Setting(
         "synchronous",
         "normal",
-        "full: every commit survives a power cut; normal: the last commits may be lost, but never in part",
+        "full: every commit survives a power cut; normal: a power cut may lose the last commits, each as a whole",
         choices=("normal", "full"),
     ),
     Setting(

@@ -74,8 +74,8 @@ def close_connection(store: Store, connection: str) -> None:
 def end_sessions(store: Store, agent_ids: Iterable[str]) -> None:
     """Record that the clients of these agents have ended their sessions: from now on, the agents are gone.
 
-    An agent of which a process is known lives as long as that process, so it must not be among them. If one comes back,
-    it joins its rooms again.
+    Do not pass an agent whose process is known: it lives as long as that process. An agent that comes back joins its
+    rooms again.
     """
     with store.write(LOCK) as tx:
         for agent_id in agent_ids:

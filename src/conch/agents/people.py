@@ -1,4 +1,4 @@
-"""Who is a person. Only people may step in between agents, so this module decides it for every door.
+"""Decides for every door who is a person, because only people may step in between agents.
 
 A door that has a proof of its own, such as a console with a login, makes a `Person` from that proof.
 """
@@ -65,7 +65,9 @@ def _doubt_program(signals: Signals) -> _Doubt | None:
 
 def _doubt_mark(environ: Mapping[str, str]) -> _Doubt | None:
     mark = find_mark(environ)
-    return _Doubt("harness_mark", f"{mark} is set, so a harness may run this: use another terminal.") if mark else None
+    if not mark:
+        return None
+    return _Doubt("harness_mark", f"{mark} is set, so a harness may be running this: use another terminal.")
 
 
 def _doubt_namespace(store: Store) -> _Doubt | None:

@@ -32,7 +32,7 @@ class Caller(NamedTuple):
     display_name: str | None
     overridden: bool = False
     stands_in: bool = False
-    """Whether the agent's process is not the caller's own: several processes share one CONCH_AGENT_ID."""
+    """True if the agent's process is not the caller's, because several processes share one CONCH_AGENT_ID."""
     connection: str | None = None
 
     @property

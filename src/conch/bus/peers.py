@@ -46,7 +46,7 @@ class Peer(NamedTuple):
     peer_id: int | None = None
     agent_name: str = ""
     names: tuple[str, ...] = ()
-    """Its names, former ones too: all that `with_names` found, or those that the messages at hand mention."""
+    """Its names, former ones too: all of them after `with_names`, else only those that some messages mention."""
 
     @property
     def label(self) -> str:

@@ -295,7 +295,7 @@ def _load(tx: Transaction, topic_id: str, question_id: str, after: int = 0) -> A
 
 
 def _expect(tx: Transaction, topic_id: str, question_id: str, after: int = 0) -> Row:
-    """Fetch ahead what `_load` reads; returns what the answers are asked with."""
+    """Fetch ahead what `_load` reads; returns the parameters of the query for the answers."""
     page: Row = {"question_id": question_id, "after": after, "limit": MOST_ANSWERS + 1}
     tx.ahead("find_topic", topic_id=topic_id)
     tx.ahead("find_question", question_id=question_id)

@@ -186,7 +186,7 @@ def indexed_addressees(metadata_json: str | None) -> set[str]:
 
 
 def find_addressees(tx: Reader, messages: list[Message]) -> dict[str, Called]:
-    """The peers that messages of one topic are for, by what the messages call them."""
+    """The addressees of the messages of one topic, each under the text that the messages call it by."""
     wanted = {each for message in messages for each in message.addressees}
     return find_called(tx, messages[0].topic_id, wanted) if wanted else {}
 

@@ -71,7 +71,7 @@ class Page(NamedTuple):
     has_news: bool = True
     """There is an unread message other than acknowledgements (`ack`)."""
     called: dict[str, Called] = {}
-    """The peers that the messages are for, by what they are called there."""
+    """The addressees of the messages, each under the text that the messages call it by."""
 
     def cut(self, count: int) -> Page:
         """The page with only its first messages; the others stay unread."""
@@ -92,11 +92,11 @@ class Synced(NamedTuple):
     """The outbox was stored, but then the store failed. So what is unread is not known."""
 
     def moves(self, advance: bool) -> bool:
-        """Whether its reply moves the cursor, if the reply advances at all."""
+        """Whether the reply moves the cursor, which it does only if it may `advance`."""
         return advance and self.page.last_seq != self.page.standing.last_seq
 
     def is_settled(self, advance: bool) -> bool:
-        """Whether nothing has to be written after its reply has gone out."""
+        """Whether there is nothing left to write once the reply has gone out."""
         return not self.moves(advance) and (self.is_touched or self.page.standing.is_fresh)
 
 

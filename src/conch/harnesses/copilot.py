@@ -45,6 +45,6 @@ HARNESS = Harness(
     "copilot mcp list",
     ring_by_resuming("copilot", "--resume", "SESSION", "--allow-tool", "conch", "--prompt", "TEXT"),
     "Waking runs `copilot --resume ID` in the background. It may use the tools of conch there, and nothing "
-    "else that asks for a permission. It needs the login of `copilot login`, or `GH_TOKEN`: Copilot passes no other "
-    "variable for logins or models on to its servers.",
+    "else that asks for a permission. Log in with `copilot login`, or export `GH_TOKEN`: Copilot passes no other "
+    "variable for a login or a model on to conch.",
 )

@@ -16,7 +16,7 @@ class Edit(Protocol):
         """The text with the change; the same text if it is there already. Unreadable if it cannot be made safely."""
 
     def is_in(self, text: str) -> bool:
-        """Whether the text says it already, with the same values."""
+        """Whether the text has the change already, with the same values."""
 
     def undo(self, text: str, original: str) -> str:
         """The text without the change, and without what only the change needed. `original` was there before it."""

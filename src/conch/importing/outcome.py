@@ -38,7 +38,7 @@ class Outcome:
         self.known[what] = self.known.get(what, 0) + count
 
     def count(self, what: str) -> int:
-        """How many of them the file has."""
+        """How many rows the file has."""
         return self.added.get(what, 0) + self.known.get(what, 0)
 
     @property

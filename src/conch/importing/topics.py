@@ -89,7 +89,7 @@ class _TopicImport:
         return find_topic(tx, topic_id)
 
     def _place_cursors(self, tx: Transaction, names: list[tuple[str, BusName]]) -> None:
-        """Add the names that sent nothing, and say what those that are new have read."""
+        """Add the names that sent nothing, and place the cursors of the new names."""
         for name, facts in names:
             peer_id = self._peers.find(tx, name)
             if self._is_unfinished or peer_id in self._peers.new:

@@ -66,7 +66,11 @@ class Duty(NamedTuple):
 
 
 def find_news(store: Store, agent_id: str, limit: int, *, to_all: bool) -> News:
-    """What is new for an agent now. A listener also hears what is said `to_all`; it gets a handoff with its stick."""
+    """What is new for an agent now.
+
+    For a listener, `to_all` adds messages to nobody in particular. It leaves out the handoff of a stick that is offered
+    to the agent, because the listener gets that handoff with the stick.
+    """
     number = len(store.replacements)
     given = {"agent_id": agent_id, "limit": limit + 1, "to_all": int(to_all)}
     rows = store.glance("news_messages", **given)

@@ -142,5 +142,5 @@ def labelled_lines(about: Object, margin: str) -> list[str]:
     return [
         behind_margin(str(value), margin * 2, first=f"{margin}{one_line(name)}: ")
         for name, value in about.items()
-        if value is not None and not isinstance(value, bool)  # the facts below say what is true
+        if value is not None and not isinstance(value, bool)  # `tell` adds those
     ]

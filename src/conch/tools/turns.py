@@ -198,7 +198,7 @@ TOOLS = grouped(
             room_id=fields.ROOM_ID,
             cursor={
                 **fields.CURSOR,
-                "description": "From not_yet: anything newer also ends the wait.",
+                "description": "not_yet's cursor: a newer event ends the wait.",
             },
             max_wait_ms={
                 "type": "integer",

@@ -209,7 +209,7 @@ class _Choice(NamedTuple):
 
     resumes: str | None
     confirmed: bool = False
-    """A person wants it without evidence."""
+    """A person agreed to resume it without evidence."""
     reason: str = ""
 
 

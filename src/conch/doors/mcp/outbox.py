@@ -16,7 +16,7 @@ from conch.lean import Protocol
 
 
 class _Placed(Protocol):
-    """Learns where its line will end in the output, before that is written. See `Outbox.read_through`."""
+    """Learns where its line will end in the output, before the line is written. See `Outbox.read_through`."""
 
     end: int
 

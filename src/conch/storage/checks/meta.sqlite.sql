@@ -9,7 +9,7 @@ LEFT JOIN meta m ON m.key = wanted.key WHERE m.key IS NULL;
 SELECT key FROM meta WHERE key NOT IN ('schema_version', 'application', 'epoch', 'mark', 'pruned_at', 'lost') AND key NOT LIKE 'erased %';
 
 -- check: meta
--- Changes made before {value} are missing: the -wal beside the file was emptied, deleted or damaged, or the machine lost power. If no backup has them, restore a backup of what is left.
+-- Changes made before {value} are missing: the -wal beside the file was emptied, deleted or damaged, or the machine lost power. Restore a backup that has them. If there is none, back up what is left and restore that: this accepts the loss.
 SELECT value FROM meta WHERE key = 'lost';
 
 -- check: meta

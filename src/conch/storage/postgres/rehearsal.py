@@ -1,8 +1,9 @@
 """Finds out what a change will ask, so that it holds its locks for two round trips only.
 
-The first round trip of a write takes the locks and reads, the second one writes and commits. A change that has to
-read more lets go of its locks, goes on without them, and is then made again: this time, what it asked is fetched in the
-first round trip, after the locks. What the first attempt has read only says what to ask, so nothing is decided by it.
+The first round trip of a write takes the locks and reads; the second one writes and commits. A change that has to read
+a second time is rehearsed: it lets go of its locks and goes on without them, only to show which queries it needs. Then
+it is made from its beginning, and the first round trip takes the locks and runs all these queries. Nothing that a
+rehearsal has read decides the result.
 """
 
 from __future__ import annotations

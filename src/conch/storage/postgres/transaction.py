@@ -106,7 +106,7 @@ def _ringing(count: int) -> str:
 
 
 def _is_asked(question: Question) -> bool:
-    """Whether a rehearsal asks this. It draws no number, which would be missing later, but goes on with a stand-in."""
+    """Whether a rehearsal sends this. It draws no number, which would then be missing: it goes on with a stand-in."""
     column = drawn_number(question.text)
     if column is not None:
         question.rows, question.is_answered = [{column: 0}], True

@@ -52,7 +52,7 @@ WHERE m.message_type <> 'ack'
 ORDER BY m.number LIMIT :limit;
 
 -- name: news_notices
--- A listener gets the handoff of a stick that is offered to it with the stick.
+-- If a stick is offered to a listener, it gets the handoff together with the stick, not as a notice.
 SELECT e.*, r.canonical_path FROM protocol_events e JOIN path_rooms r ON r.room_id = e.room_id
 WHERE e.to_agent_id = :agent_id AND e.state = 'unread' AND e.shown_at IS NULL
   AND NOT (:to_all = 1 AND e.handoff_event_seq IS NOT NULL AND r.state = 'reserved' AND r.reserved_for = :agent_id)

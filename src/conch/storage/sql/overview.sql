@@ -29,7 +29,8 @@ JOIN cursors c ON c.peer_id = p.peer_id
 WHERE me.agent_id = :agent_id AND me.topic_id = :topic_id AND me.is_own = 1 AND p.agent_id <> me.agent_id;
 
 -- name: waits_of_room
--- Since when members wait that were seen lately, as every wait is a sign of life. After a turn, a new wait begins, as far as the latest events of the room show.
+-- Since when members wait. Only those seen lately can be waiting, because every wait is a sign of life. A wait begins at the
+-- end of the member's last turn, if the latest events of the room show that turn.
 SELECT m.agent_id, CASE WHEN e.ended_at > m.waiting_since THEN e.ended_at ELSE m.waiting_since END AS since
 FROM room_members m JOIN agents a ON a.agent_id = m.agent_id AND a.last_seen_at > :since LEFT JOIN (
   SELECT from_agent_id AS agent_id, max(created_at) AS ended_at FROM (

@@ -346,7 +346,7 @@ class Connections:
             raise _UsedElsewhere(recorded, now)
         if _fit(recorded, now) or (users.is_alone and recorded is not None and recorded.same_store(now)):
             return
-        if not users.is_alone and self._before is None:  # one that waited here would keep others from being alone
+        if not users.is_alone and self._before is None:  # waiting here would keep others from being alone
             raise _Unsettled(recorded, now)
         with self._queue():
             recorded, now = users.recorded(), survey(self.path)

@@ -278,7 +278,7 @@ class Users:
                 pass
 
     def has_noted(self, changed_at: int) -> bool:
-        """Whether the last note is of the change to `-wal` at this time. False also if `noted` must look closely."""
+        """Whether the last note is of the change to `-wal` at this time. If it is False, ask `noted`."""
         if self._file is None or not self._start:
             return False
         note = os.pread(self._file, _NOTE_BYTES, _RECORD_BYTES)
@@ -287,7 +287,7 @@ class Users:
     def noted(self) -> tuple[int | None, int] | None:
         """The mark of the last write, and when it changed `-wal`. None if nothing is noted.
 
-        The mark is None if the record began otherwise then: it may be that of another store.
+        The mark is None if the record had another beginning when it was noted: it may be the mark of another store.
         """
         if self._file is None:
             return None

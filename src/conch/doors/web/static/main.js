@@ -96,7 +96,7 @@ class Shell {
     for (const part of [this.page, this.panel]) part?.happened?.(entry);
   }
 
-  /** Anything may be other than it was. */
+  /** Anything may have changed. */
   changed() {
     for (const part of [this.page, this.panel]) part?.changed?.();
   }

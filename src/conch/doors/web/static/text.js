@@ -21,7 +21,7 @@ export function brief(text, most = 140) {
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : line;
 }
 
-/** "1 file" or "3 files". `many` is the plural, if it is not just an `s` more. */
+/** "1 file" or "3 files". `many` is the plural, unless it is `one` with an `s`. */
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 
 function before(text, index) {

@@ -32,7 +32,7 @@ export class TopicPage {
     if (isFirst) requestAnimationFrame(() => requestAnimationFrame(() => this.reveal()));
   }
 
-  /** The page around the message that the address names, or the newest; later what follows the shown ones. */
+  /** First the page around the message that the address names, or the newest page. Later, what follows the messages shown. */
   latest() {
     const last = this.messages.at(-1);
     if (!last) return get(this.address, this.at ? { after: Math.max(0, this.at - PAGE / 2), limit: PAGE } : { limit: PAGE });
