@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from conch.doors.cli import advice as commands
 from conch.doors.cli.catalogue import COMMANDS
 from conch.errors import Advice, ConchError, InvalidArgument
 from conch.tools import advice as tools
+from conch.tools import own_ids
 from conch.tools.catalogue import TOOLS
 
 ROOT = Path(conch.__file__).parent
@@ -28,7 +30,7 @@ A_COMMAND = re.compile(r"`conch ([a-z]+(?: [a-z]+)?)")
 
 def find_steps() -> set[str]:
     """The steps that are advised by the domains, and where a call leaves out its ids."""
-    trees = [*TREES.values(), ast.parse((ROOT / "tools" / "own.py").read_text())]
+    trees = [*TREES.values(), ast.parse(inspect.getsource(own_ids))]
     calls = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
     advised = (call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Advice")
     return {step.value for step in advised if isinstance(step, ast.Constant)}
