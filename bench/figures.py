@@ -1,8 +1,8 @@
 """Measure everything that docs/benchmarks.md and docs/scaling.md show: `python bench/figures.py --old CHECKOUT`.
 
 It runs every benchmark, one after the other, and writes their tables into the two pages, all of them or none. It takes
-about half an hour on an idle machine; let nothing else run. `--quick`, or the names of some benchmarks, show
-whether everything still runs: then the pages stay as they are, and the tables are only printed.
+about 15 minutes on an idle machine with two cores; let nothing else run. `--quick`, or the names of some benchmarks,
+show whether everything still runs: then the pages stay as they are, and the tables are only printed.
 """
 
 from __future__ import annotations
