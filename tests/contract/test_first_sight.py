@@ -22,7 +22,7 @@ from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
 from conch.tools.replies import Reply
 
-# The fields that a seed types `| null`.
+# The fields that the specifications of the tools type `| null`.
 NULLABLE = {
     *("owner", "reserved_for", "pending_handoff_event_seq", "lease_id", "lease_expires_at", "claim_expires_at"),
     *("handoff", "from_agent_id", "reply_to", "metadata", "client_message_id"),

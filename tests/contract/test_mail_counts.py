@@ -220,7 +220,7 @@ class Crowd:
 
 @pytest.fixture
 def differences(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Mail, Mail]]:
-    """What a reply told of what the store had found during its call, where asking anew says something else."""
+    """Mail that a reply took from what its call had read anyway, wherever a new query finds something else."""
     found: list[tuple[Mail, Mail]] = []
 
     def read_twice(*args: Any, seen: Answered | None = None) -> Mail:

@@ -1,4 +1,4 @@
-"""Finding, joining, leaving and ordering: the seed's rules for rooms and their members."""
+"""Finding, joining, leaving and ordering: the rules for rooms and their members."""
 
 from __future__ import annotations
 

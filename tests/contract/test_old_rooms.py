@@ -76,7 +76,7 @@ WAITING = {"ask", "listen", "wait", "watch"}  # these take over the signals of a
 
 
 def grow_old(measured: Measured, process: Process | None, many: int = MANY) -> None:
-    """Add members that joined, spoke and were found gone. Of those without a process, nobody knows that they are."""
+    """Add members that joined, spoke and are gone. Without a process, nobody can know that they are."""
     client = measured.client
     with client.app.store.write(client.room_id) as tx:
         agents = [{"agent_id": f"gone:{n}", "name": f"gone-{n}", **process_columns(process)} for n in range(many)]

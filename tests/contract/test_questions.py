@@ -1,4 +1,4 @@
-"""Questions and answers: seed 002 on the one stream of messages."""
+"""Questions and answers are messages of the one stream of a topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools as every door calls them: shapes of the seed, and a structured answer to every bad input."""
+"""The tools as every door calls them: the shapes of their replies, and a structured answer to every bad input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics and the names on them: seed 004, with 002 where it says more."""
+"""Topics, and the names that agents take on them."""
 
 from __future__ import annotations
 

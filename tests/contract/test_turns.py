@@ -1,4 +1,4 @@
-"""The seed's rules of the stick, one test each."""
+"""The rules of the stick, one test each."""
 
 from __future__ import annotations
 

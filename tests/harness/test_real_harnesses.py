@@ -172,7 +172,7 @@ def test_two_threads_of_one_codex_process_are_two_agents(scene: Scene) -> None:
 
 
 def test_sync_advances_in_opencode(scene: Scene) -> None:
-    """It cancels each call that it has already been answered."""
+    """OpenCode cancels each call after it has read the reply."""
     install(scene, "opencode")
     notes = Notes("opencode")
 

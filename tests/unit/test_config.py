@@ -1,4 +1,4 @@
-"""Settings: one table, the seeds' names as aliases, and a clear word about what cannot be used."""
+"""Settings: one table, other programs' names as aliases, and a clear error for what cannot be used."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> str:
     return os.path.realpath(tmp_path)
 
 
-# -- the seed's examples
+# -- how two scopes overlap
 
 
 @pytest.mark.parametrize(

@@ -781,7 +781,7 @@ def other_user(path: str) -> Iterator[int]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
 def test_one_that_looks_at_files_that_do_not_fit_does_not_wait_among_the_users(open_store: Open, path: str) -> None:
-    """All that did would keep each other from being alone, so the files would never be put in order."""
+    """A process that waits counts as a user. Several would never be alone, so none could repair the files."""
     first = open_store()
     use(first)
     first.close()  # SQLite deletes the files beside the store, which are still written down

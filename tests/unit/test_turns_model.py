@@ -1,4 +1,4 @@
-"""Random games of two to four agents, played with conch and with a small model of the seed's rules at the same time.
+"""Random games of two to four agents, played with conch and with a small model of the rules at the same time.
 
 The model knows the rules only: one room, its members in order, who owns or is offered the stick, two deadlines, when
 each member was last seen and whether its process lives. Every answer and every derived state must be the same.
@@ -52,7 +52,7 @@ class Seat:
 
 
 class Model:
-    """One room by the seed's rules. Times are milliseconds; refusals change nothing."""
+    """One room by the rules alone. Times are milliseconds; refusals change nothing."""
 
     def __init__(self) -> None:
         self.now = EPOCH_MS
