@@ -28,7 +28,7 @@ class Cost(NamedTuple):
         return Cost(self.calls + other.calls, max(self.files, other.files), self.transactions + other.transactions)
 
 
-Costs = dict[str, Cost]  # by the side of a walk
+Costs = dict[str, Cost]  # by the process in a walk that had them; "" if there is only one
 
 
 class Probed:
