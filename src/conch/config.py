@@ -102,7 +102,7 @@ SETTINGS = (
     Setting(
         "synchronous",
         "normal",
-        "full: every commit survives a power cut; normal: a power cut may lose the last commits, each as a whole",
+        "full: every commit survives a power cut; normal: a power cut may lose the last commits, but only whole ones",
         choices=("normal", "full"),
     ),
     Setting(
