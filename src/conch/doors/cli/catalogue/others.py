@@ -100,7 +100,7 @@ COMMANDS = grouped(
         "doctor.doctor",
         "check the setup, and say what to do",
         "Check the store with a real write and read, the bell with a real ring, permissions, clocks and versions. "
-        "Start the server and a hook as a harness does, and read the settings of each harness back. Each finding says "
+        "Start the server and a hook as a harness does, and read back the settings of each harness. Each finding says "
         "what to do. The exit status is 0 only if there is no problem.",
         EVERY,
         reads=True,

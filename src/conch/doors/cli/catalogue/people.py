@@ -33,8 +33,8 @@ COMMANDS = grouped(
         "remove the text of a message from the store",
         "Remove the text of a message, such as a pasted password, from the store for good: from the message, the "
         "search index, free pages, the -wal beside the file, and everything that repeats it. The message stays in its "
-        "place and says who redacted it and why. The command names copies that were made before, and leaves them "
-        "alone. It rewrites the file, and no agent can write meanwhile.",
+        "place and says who redacted it and why. The command lists the copies that conch made earlier; delete them "
+        "yourself. It rewrites the file, and no agent can write meanwhile.",
         (
             word("message", "MESSAGE", "the number of the message on its topic, or its id"),
             REASON._replace(required=True),

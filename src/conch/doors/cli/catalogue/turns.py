@@ -61,9 +61,9 @@ COMMANDS = grouped(
         "listening.listen",
         "wait for anything that concerns you",
         "Wait for the first of: your turn, a takeover, messages for you, questions that you could answer, notices. It "
-        "prints what came and ends. Run it in the background to be woken. Each thing is shown once; `conch read` still "
-        "shows all messages. If the stick was offered to you, you hold it now, as after `conch wait`. It does "
-        "not claim a free stick. Only one listener of an agent can run at a time.",
+        "prints what came, and then it ends. Run it in the background to be woken. Each thing is shown once; `conch "
+        "read` still shows all messages. If the stick was offered to you, you hold it now, as after `conch wait`. It "
+        "does not claim a free stick. Only one listener of an agent can run at a time.",
         (
             flag(
                 "--timeout", "TIME", "give up after this long (90s, 5m, 2h; a number: seconds); 0: do not wait", seconds
@@ -105,8 +105,8 @@ COMMANDS = grouped(
         "turns.take",
         "take over from a member that does not answer",
         "Take the stick from an owner or a recipient that is gone, or silent for too "
-        "long. `conch state` and `conch wait` say when you may. It prints the last "
-        "handoff and the notes since. With --force, a person at a terminal takes it from an agent that is at work.",
+        "long. `conch state` and `conch wait` say when you may. `conch take` prints the last handoff and the notes "
+        "since then. With --force, a person at a terminal takes the stick from an agent that is at work.",
         (
             REASON._replace(required=True),
             switch("--force", "for a person: take it even from an agent that still has time"),
