@@ -87,7 +87,8 @@ def _explicit_id(environ: Mapping[str, str]) -> list[Signal]:
     if not agent_id:
         return []
     if not is_agent_id(agent_id):
-        raise InvalidSetting(f"CONCH_AGENT_ID {AGENT_ID_RULE}, not {agent_id[:80]!r}.", setting="CONCH_AGENT_ID")
+        message = f"CONCH_AGENT_ID is {agent_id[:80]!r}, but it {AGENT_ID_RULE}."
+        raise InvalidSetting(message, setting="CONCH_AGENT_ID")
     return [Signal("explicit", agent_id, "CONCH_AGENT_ID")]
 
 
