@@ -69,10 +69,10 @@ def _read_token(path: str) -> str:
         facts = os.fstat(descriptor)
         token = file.read(200).strip()
     if facts.st_mode & 0o077 or facts.st_uid != os.getuid():
-        message = f"Other users can read {path}, so its token is not secret. Delete the file and start again."
+        message = f"Other users can read {path}, so its token is not secret. Delete it and run `conch serve` again."
         raise InvalidSetting(message, setting="CONCH_DATA_DIR")
     if len(token) < 32 or not token.isascii() or not token.isprintable():
-        message = f"{path} holds no token. Delete the file and start again."
+        message = f"{path} holds no token. Delete it and run `conch serve` again."
         raise InvalidSetting(message, setting="CONCH_DATA_DIR")
     return token
 
