@@ -32,10 +32,10 @@ _READ_ONLY = (
 )
 _CORRUPT = (StoreCorrupt, "The file {path} is damaged or is not a conch store. Restore a copy "
             "made by `conch db backup`, or move the file aside with `conch db wipe`.")  # fmt: skip
-_CUT_OFF = (StoreCorrupt, "The file {path}-wal was emptied, truncated or overwritten while processes use the store, so "
-            "its latest changes cannot be read. `conch db restore FILE` brings back a backup. Otherwise conch goes on "
-            "with what is left, as soon as one of these processes has noticed the damage, at its next call or when it "
-            "ends: {users}.")  # fmt: skip
+_CUT_OFF = (StoreCorrupt, "The file {path}-wal was emptied, truncated or overwritten, so the store's latest changes "
+            "cannot be read. These processes use the store: {users}. `conch db restore FILE` brings back a backup. "
+            "Without a restore, conch goes on with what is left as soon as one of these processes notices the damage, "
+            "at its next call or when it ends.")  # fmt: skip
 _CORRUPT_INDEX = (StoreCorrupt, "The search index in {path} is damaged ({reason}). Run `conch db reindex`. The next "
                   "search then builds it again from the messages.")  # fmt: skip
 _UNAVAILABLE = (StoreUnavailable, "The store at {path} cannot be used: {reason}. Check the path and its folder, or "
