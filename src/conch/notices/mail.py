@@ -157,7 +157,7 @@ def _besides(
 ) -> dict[str, list[Row]] | None:
     """What waits besides what a reply returns. None if that is not known without asking again.
 
-    It is known if the reply returns the last message of its topic, and no question or nudge that waits.
+    It is known if no nudge waits, and if the reply returns the last message of its topic and no question that waits.
     """
     highest = {row["place"]: int(row["id"]) for row in found.get("unread", ())}
     if highest.get(topic_id, through + 1) > through or "nudge" in found or (ids and "question" in found):

@@ -91,7 +91,7 @@ class Turns:
     def decline(self, caller: Caller, room_id: str, observer_id: str) -> Offer | None:
         """Offer a released stick to the next one, if it is reserved for an observer that has stopped waiting.
 
-        An observer that got the stick by name keeps the time to claim it. None if there is nothing to decline.
+        An observer that was passed the stick by name keeps its time to claim it. None if there is nothing to decline.
         """
         with self._rooms.look(None, room_id) as (tx, snapshot):
             if not _is_declined(tx, snapshot, observer_id):

@@ -263,7 +263,7 @@ def _candidates(context: Context, room: Room) -> list[Candidate]:
 
 
 def _enter(context: Context, place: str, room: Room | None) -> str:
-    """Join the room, unless a script has joined it before under the name that it registers."""
+    """Join the room and return its id. A script joins as the script of the name that it registers."""
     name = context.options.register
     if name is not None and _is_named_script(context, name):
         room_id = room.room_id if room else _open_room(context, place, name)

@@ -44,7 +44,7 @@ class Opinion(NamedTuple):
 
 
 def ask_client(harness: Harness) -> Opinion | None:
-    """What its own client says about our server; None if it has none here, or does not answer."""
+    """What the harness's own client says about our server; None if the harness has no such client on this machine."""
     words = harness.check.split()
     if not words or find_program(words[0], None) is None:
         return None

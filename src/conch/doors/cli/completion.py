@@ -217,7 +217,7 @@ def _values(line: _Line, option: Option) -> Iterable[tuple[str, str]]:
 
 
 def _live(line: _Line, kind: str) -> list[tuple[str, str]]:
-    """Values from the store. None if there is no store, or if it does not answer: a shell shows no errors."""
+    """Values from the store; empty if there is no store or it does not answer, because a shell shows no errors."""
     try:
         given = line.given.get("--store")
         app = open_app(os.environ) if given is None else open_named("store", os.path.expanduser(given))

@@ -1,4 +1,4 @@
-"""The commands with which a person steps in between agents. Each needs a reason, and is recorded under their name."""
+"""The commands with which a person steps in between agents. Most need a reason. All are recorded under their name."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class RoomPages:
         self._leftovers = Leftovers(self._find_left, announce)
 
     def list_rooms(self, given: Object) -> Object:
-        """Every room, what is wrong first, then the latest."""
+        """The rooms that changed last: those in trouble first, then the others. With `all`, closed ones too."""
         app, viewer_id = self._app, self._desk.viewer_id()
         surveys = survey_rooms(
             app.store,

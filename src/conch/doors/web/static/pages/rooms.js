@@ -1,4 +1,4 @@
-// All rooms, what is wrong first.
+// The rooms that changed last, those in trouble first.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { get } from "../api.js";
