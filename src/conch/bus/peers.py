@@ -73,7 +73,7 @@ class Standing(NamedTuple):
     resets: int
     """How many times the cursor was reset by hand."""
     store: int
-    """How many stores were replaced before it was read. A reply must not move a cursor in a later store."""
+    """How many times the store had been replaced before this read. A reply must not move a cursor in a later store."""
 
 
 class Presence(NamedTuple):
@@ -220,7 +220,7 @@ def system_peer(tx: Transaction, topic_id: str) -> Peer:
 
 
 def load_standing(tx: Transaction, peer: Peer, store: int = 0) -> tuple[Peer, Standing]:
-    """The peer under its present name, and its standing. `store` is the number of stores replaced before this read.
+    """The peer under its present name, and its standing. `store` is how many times the store has been replaced so far.
 
     Raises TopicNotFound, or AgentNotJoined if the agent never joined or an operator freed its name.
     """

@@ -32,7 +32,8 @@ def post(store: Store, peer: Peer, peer_id: int, draft: Draft, number: int, *aft
     """Send a plain message, and ask these queries afterwards.
 
     None if nothing was sent: the store is not a server, or it refuses the message. A transaction then says why.
-    `number` is the number of stores replaced so far. `peer_id` may be a guess: if it is wrong, nothing is sent.
+    `number` is how many times the store has been replaced so far. `peer_id` may be a guess: if it is wrong, nothing is
+    sent.
     """
     columns: Row = {
         "message_id": new_id("msg"),
