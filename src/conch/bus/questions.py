@@ -53,7 +53,7 @@ class Asked(NamedTuple):
 
     question: Question
     answers: list[Message]
-    """The next page of them, and one more if there are more."""
+    """The next page of them, plus one answer if there is another page."""
     answers_count: int
 
     @property

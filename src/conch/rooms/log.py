@@ -183,7 +183,7 @@ def latest_handoff(tx: Transaction, room_id: str) -> Event | None:
 
 
 def latest_notes(tx: Transaction, room_id: str, after: int) -> list[Event]:
-    """The notes after an event, newest first: a page, and one more if there are more."""
+    """The notes after an event, newest first: a page, plus one note if there is another page."""
     return [to_event(row) for row in tx.all("latest_notes", room_id=room_id, after=after, limit=PAGE + 1)]
 
 
