@@ -234,7 +234,7 @@ class Store(Protocol):
         """A number that changes when another process commits; cheap enough to read often."""
 
     def version(self) -> object:
-        """What stays equal until anything is committed, by this process or another. None if that is not known.
+        """A value that stays the same until this process or another commits anything. None if it is not known.
 
         It is found without waiting for the store, even if the store hangs.
         """

@@ -195,7 +195,7 @@ class Connections:
                 generation.idle.append(lent)
 
     def find_version(self) -> tuple[object, bytes] | None:
-        """What stays equal until anything is committed. None if that is unknown, as before the first connection."""
+        """A value that stays the same until anything is committed. None if unknown, as before the first connection."""
         generation = self._now
         version = None if generation is None else generation.files.find_version()
         return None if version is None else (generation, version)
