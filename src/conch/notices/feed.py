@@ -39,7 +39,7 @@ def find_end(store: Store) -> Place:
 
 
 def read_news(store: Store, after: Place, mark: Place) -> News | None:
-    """What happened after a place that was reached since a mark. The first page begins at the mark itself.
+    """What happened after a place. A reader that began at `mark` has reached `after`; at first, the two are equal.
 
     None if the store has not got that far, because the mark is of another store.
     """

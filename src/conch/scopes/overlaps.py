@@ -97,7 +97,7 @@ def find_overlapping(
 ) -> list[Held]:
     """The reservations that overlap a scope and are not archived yet, by path.
 
-    They start after a key, and leave out those that lapsed before a moment.
+    Only those after the key `after` are returned, without those that lapsed before the moment `lapsed`.
     """
     rows = tx.all("overlapping_reservations", **_overlapping(snapshot.room.room_id, wanted, after, lapsed, limit))
     found = [to_reservation(row, snapshot) for row in rows]
