@@ -48,7 +48,7 @@ class Adopted(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What other agents may wait for, and the agent that is gone from which it was moved."""
+    """What was moved from an agent that is gone. Other agents may be waiting for it."""
 
     prior_id: str
     reservations: dict[str, int]
@@ -151,7 +151,7 @@ class Adoption:
     def _move(
         self, tx: Transaction, snapshot: Snapshot, caller: Caller, prior: Row, scope: str, evidence: Evidence
     ) -> Callable[[], list[Row]]:
-        """Returns what reads the notice of it after the commit."""
+        """Returns the function that reads the notice of the adoption after the commit."""
         room_id, name, member = snapshot.room.room_id, prior["name"], snapshot.member(caller.agent_id)
         prior_name = take_over_name(tx, snapshot.room, prior["agent_id"], name, caller.agent_id)
         tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=prior["role"], now=tx.now)
@@ -209,7 +209,7 @@ def _find(tx: Transaction, snapshot: Snapshot, name: str) -> Row:
 
 
 def _find_workers(tx: Transaction, snapshot: Snapshot, items: list[WorkItem]) -> list[Row]:
-    """The agents that may have unfinished work, in the room's sequence: a long list of members has few of them.
+    """The agents that may have unfinished work, in the room's sequence. Even a long list of members has few of them.
 
     They reserved something and did not release it, had the stick since the last handoff, or have a work item.
     """

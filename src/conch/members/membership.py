@@ -33,7 +33,7 @@ class Joined(NamedTuple):
 
 
 class Kicked(NamedTuple):
-    """A member that a person has removed, whether that opened the stick, and the reservations that ended with it."""
+    """A member that a person has removed, whether that made the stick free, and the reservations that it ended."""
 
     member: Member
     opens_stick: bool

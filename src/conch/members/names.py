@@ -216,7 +216,7 @@ class _Renaming(NamedTuple):
 
 
 def _plan_renaming(tx: Transaction, room: Room, agent_id: str, name: str, after: _Renaming | None = None) -> _Renaming:
-    """The caller holds the agents' lock. `after` is another renaming that comes first."""
+    """Call it under the agents' lock. `after` is another renaming, which comes first."""
     own, agent = tx.one("own_peer", topic_id=room.topic_id, agent_id=agent_id), tx.one("find_agent", agent_id=agent_id)
     assert agent is not None
     former = tx.all("free_peers_named", agent_id=agent_id, name=agent["name"])

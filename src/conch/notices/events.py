@@ -349,7 +349,7 @@ def _refuse_flood(tx: Transaction, recipient: activity.Named, both: Row) -> None
 
 
 def _flood(both: Row) -> Row:
-    """What to ask for the oldest of the notices that are too many."""
+    """What to ask for the `MOST_PER_MINUTE`th newest notice of a minute. If there is one, the limit is reached."""
     return {**both, "span": MINUTE, "skipped": MOST_PER_MINUTE - 1}
 
 

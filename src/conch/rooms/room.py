@@ -27,7 +27,7 @@ Kind = Literal["agent", "observer", "person"]
 
 _CHUNK = 2  # members that a walk reads at first; it usually ends with one of them
 _LARGEST_CHUNK = 500
-MOST_SILENT = 300  # members that are listed even if they are silent; those after them only if they may be there
+MOST_SILENT = 300  # the first members are listed even if they are silent; others only if they may be there
 _EVER = 2**62  # longer ago than anything happened
 
 
@@ -305,7 +305,7 @@ class Roll:
         return Shown(members, self.hidden + gone)
 
     def _sift(self, found: Iterable[Member], limit: int) -> tuple[list[Member], int]:
-        """The members to list, and how many others are gone and hold nothing. Those marked as gone hold something."""
+        """The members to list, and how many others are gone and hold nothing. Marked ones in `found` hold something."""
         busy: set[str] | None = None
         members: list[Member] = []
         gone = 0
