@@ -60,7 +60,7 @@ def _candidates(tx: Transaction, phrases: Sequence[Phrase], filters: Filters) ->
     any_of = senders if len(senders) <= _MOST_FACETS else ()
     for each in wanted:
         if not tx.ahead("recent_with_words", match=tx.match(each, any_of), recent=_RECENT, **asked):
-            break  # and do not spell prefixes yet, which is slow here
+            break  # nothing is fetched ahead here, and matching prefixes before that is needed would be slow
     found: dict[int, str] = {}
     for each in wanted:
         if len(found) < _MOST_CANDIDATES:

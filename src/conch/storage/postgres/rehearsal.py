@@ -16,7 +16,7 @@ from conch.lean import Any
 from conch.storage.base import NOW, Query
 
 _MOST_REHEARSALS = 2
-_MOST_READS = 100  # of one rehearsal; a change that asks more than that asks the same in circles
+_MOST_READS = 100  # of one rehearsal; a change that reads more is going in circles
 _DRAWN = re.compile(r"\bnextval\(.*\) AS (\w+)")
 _CHANGED = re.compile(r"\b(?:INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.IGNORECASE)
 

@@ -106,7 +106,7 @@ def _ringing(count: int) -> str:
 
 
 def _is_asked(question: Question) -> bool:
-    """Whether a rehearsal sends this. It draws no number, which would then be missing: it goes on with a stand-in."""
+    """Whether a rehearsal sends this. It uses a stand-in for a number from a sequence, so that no number is lost."""
     column = drawn_number(question.text)
     if column is not None:
         question.rows, question.is_answered = [{column: 0}], True
@@ -135,7 +135,7 @@ class PostgresTransaction:
         self._waiting: list[Question] = []
         self._ahead: dict[str, Question] = {}
         self._expected: dict[str, list[Question]] = {}
-        """What the plan has fetched: as often as it was asked in the rehearsal."""
+        """What the plan has fetched: one answer for each time that the rehearsal asked."""
         self._clock = clock
         self.plan = plan
         self.is_rehearsal = False

@@ -41,7 +41,7 @@ FROM room_members m JOIN agents a ON a.agent_id = m.agent_id AND a.last_seen_at 
 WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.waiting_since IS NOT NULL;
 
 -- name: closed_connections
--- When agents whose connections are all closed had the last one, unless they were seen later.
+-- When the last connection of an agent was closed, if none is open now and the agent was not seen later.
 SELECT c.agent_id, max(c.closed_at) AS closed_at FROM connections c JOIN agents a ON a.agent_id = c.agent_id
 WHERE c.agent_id IN :agent_ids
 GROUP BY c.agent_id, a.last_seen_at
