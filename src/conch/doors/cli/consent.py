@@ -17,7 +17,7 @@ def may_ask() -> bool:
     from conch.agents.records import PERSON_SESSION
     from conch.agents.signals import gather_signals
 
-    # An id of its own makes no program a person.
+    # Setting CONCH_AGENT_ID does not make a program a person.
     environ = {name: value for name, value in os.environ.items() if name != "CONCH_AGENT_ID"}
     return gather_signals("cli", environ, None).session_kind == PERSON_SESSION
 

@@ -40,7 +40,7 @@ class Report(NamedTuple):
 
 
 def as_report(reply: Reply) -> Report:
-    """Print what a tool says, and its warnings, in local time. What it brings counts once it is printed."""
+    """What a tool says, and its warnings, in local time. What the reply brings counts as delivered once printed."""
     warnings = (behind_margin(each["message"], first="Warning: ") for each in reply.data.get("warnings", ()))
     return Report(reply.data, local_moments("\n".join([reply.text, *warnings])), delivery=reply.delivery)
 

@@ -22,7 +22,7 @@ _MOST = 100_000
 
 
 class Listing(Protocol):
-    """The run of a command: its context."""
+    """What a list needs of the context of its command."""
 
     app: App
     options: Any
@@ -43,7 +43,7 @@ def page(
     most: int = _MOST,
     option: str = "--after",
 ) -> Report:
-    """What `render` makes of the leading items that fit, never without an item, and the cursor after the last one."""
+    """The leading items that fit, at least one, as `render` shows them, and the cursor after the last one."""
     wanted = items[: _most_items(context, default, most)]
     length = fitting(context, len(wanted), lambda number: render(wanted[:number]))
     report = render(wanted[:length])

@@ -73,7 +73,7 @@ def join(context: Context) -> Report:
 
 
 def _enter(context: Context, room_id: str) -> str:
-    """The kind of member that the caller is, in the sequence if `--take-turns` asks for that."""
+    """Put a person into the sequence if `--take-turns` says so. Returns the kind of member that the caller is."""
     app, caller = context.app, context.caller
     if not is_person(caller.agent_id):  # an agent takes turns in any case
         return "agent"

@@ -23,7 +23,7 @@ from conch.tools import overview_view
 from conch.tools.replies import Delivered
 from conch.tools.text import one_line
 
-# Members are listed in this order, and those that do the same in the room's sequence.
+# Members are listed in this order, and those with the same sign in the order of the room's sequence.
 _SIGNS = {
     "trouble": ("!", "!", "red"),
     "holding": ("\u25cf", "*", "green"),
