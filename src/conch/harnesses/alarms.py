@@ -1,4 +1,4 @@
-"""How to wake an agent of a harness that has stopped: through a socket of the harness, or with one of its commands."""
+"""How to wake an agent that has stopped: through a socket of its harness, or with a command of the harness."""
 
 from __future__ import annotations
 

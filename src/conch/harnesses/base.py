@@ -69,7 +69,7 @@ class Harness(NamedTuple):
     check: str = ""
     """A command that shows that it works."""
     ring: Ring | None = None
-    """How to wake an agent of it that has stopped."""
+    """How to wake one of its agents when the agent has stopped."""
     wake_step: str = ""
     """What waking does in it, for the person who switches it on."""
 

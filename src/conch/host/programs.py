@@ -88,7 +88,7 @@ def is_outside(path: str, workspace: str | None) -> bool:
 
 
 def _leads_through(path: str, root: str) -> bool:
-    """Whether a path is in this directory, or reaches its end by a link in it, however the two are spelled."""
+    """Whether a path is in this directory, or goes through a link in it, however the two are spelled."""
     top, place, links = os.stat(root), "/", 0
     names = path.split("/")[::-1]
     while True:

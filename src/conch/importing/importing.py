@@ -27,7 +27,7 @@ class _Part(NamedTuple):
     """A part of the import that is added as a whole or not at all."""
 
     find_lock: Callable[[Transaction], str]
-    """The id of the room or topic that it changes, if it were added now."""
+    """The id of the room or topic that it would change if it were added now."""
     run: Callable[[Transaction], object]
 
 

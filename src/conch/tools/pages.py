@@ -102,7 +102,7 @@ class Budget:
         return self._limit is None or _size(mail) + _size("\n".join(lines)) <= self._mail
 
     def fits(self, objects: list[Object], lines: list[str]) -> bool:
-        """Whether all of this fits into half of what is left. If it does, it is spent."""
+        """Whether all of this fits into half of what is left. If so, those bytes are spent."""
         if self._limit is None:
             return True
         size = _size(objects) + _size("\n".join(lines))

@@ -100,7 +100,7 @@ class Session:
     ) -> None:
         """`offered` are the names of the tools that the client can call; None means all of them.
 
-        `signals` says who is calling, given the sessions that calls named, if this process and its parents do not.
+        `signals` says who is calling, given the sessions that calls named. Without it, this process and its parents do.
         """
         self.app = app
         self._door = door

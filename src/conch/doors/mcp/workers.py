@@ -79,7 +79,7 @@ class Workers:
         return worker
 
     def restart(self) -> None:
-        """Start threads again that did not begin: a new thread that finds no memory ends silently.
+        """Start again every thread that did not begin: a new thread that finds no memory ends silently.
 
         A task is given up if that fails too.
         """

@@ -203,7 +203,7 @@ class _Lapses:
         self._is_old = True
 
     def notice(self, pause: Pause, may_be_old: bool) -> bool:
-        """Whether pages must look again. Also makes the pause end with the next process, or when a time runs out."""
+        """Whether pages must look again. Also makes the pause end when a process ends or a time runs out."""
         now = time.monotonic()
         has_lapsed = now >= self._lapse_at
         if pause.ended:

@@ -1,6 +1,6 @@
 // Reading again after a change: at once, and once more if something changed meanwhile, never twice at a time.
 
-const PAUSE = 50; // milliseconds between two readings: few enough to be seen at once, enough for the server to breathe
+const PAUSE = 50; // milliseconds between two readings: short for the eye, long enough for the server to do other work
 
 export class Refresh {
   constructor(read) {
