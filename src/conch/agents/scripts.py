@@ -15,13 +15,24 @@ def is_script(signals: Signals) -> bool:
     return signals.session_kind != HARNESS_SESSION and signals.terminal is None and signals.explicit is None
 
 
+def find_script(store: Store, room_id: str, name: str) -> str | None:
+    """The agent_id of the script that has registered this name in a room."""
+    with store.read() as tx:
+        found = tx.one("agents_by_signals", signals=[_signal(room_id, name)])
+    return str(found["agent_id"]) if found else None
+
+
+def _signal(room_id: str, name: str) -> str:
+    return f"script:{room_id}:{name}"
+
+
 def script_named(store: Store, caller: Caller, room_id: str, name: str, is_free: bool) -> Caller:
     """The script that registers under this name in a room: the one that did so before, otherwise the caller.
 
     A caller that has registered another name as a script is a different agent, and so is the agent of an MCP connection
     of the same process. If the name is free, this is a new agent.
     """
-    signal = f"script:{room_id}:{name}"
+    signal = _signal(room_id, name)
     with store.write(LOCK) as tx:
         agent = next(iter(tx.all("agents_by_signals", signals=[signal])), None)
         if agent is None and not is_free:

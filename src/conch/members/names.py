@@ -62,7 +62,7 @@ class Registration:
             before = load_itself(tx, snapshot, caller)
             is_timed = name is not None and by_command and not _has_harness(tx, caller)
             if name is not None and name != before.name:
-                _require_free(tx, snapshot, caller, name)
+                _require_free(tx, snapshot, caller.agent_id, name)
                 _rename(tx, snapshot.room, _plan_renaming(tx, snapshot.room, caller.agent_id, name))
             tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=role, now=tx.now)
             if is_timed:
@@ -76,12 +76,12 @@ class Registration:
                 activity.record(tx, room_id, "registered", after, details=details)
         return after
 
-    def require_free(self, caller: Caller, room_id: str, name: str) -> None:
-        """Refuse, as `register` would, a name that the caller cannot take. The caller need not be a member."""
+    def require_free(self, agent_id: str, room_id: str, name: str) -> None:
+        """Refuse, as `register` would, a name that this agent cannot take. It need not be a member."""
         with self._rooms.look(None, room_id) as (tx, snapshot):
-            member = snapshot.find(caller.agent_id)
+            member = snapshot.find(agent_id)
             if member is None or member.name != name:
-                _require_free(tx, snapshot, caller, name)
+                _require_free(tx, snapshot, agent_id, name)
 
     def heartbeat(self, caller: Caller, room_id: str) -> Agent:
         """Record that the caller is still working."""
@@ -113,20 +113,16 @@ def _has_harness(tx: Transaction, caller: Caller) -> bool:
     return caller.session_kind == HARNESS_SESSION or bool(live_connections(tx, [caller.agent_id]))
 
 
-def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:
+def _require_free(tx: Transaction, snapshot: Snapshot, agent_id: str, name: str) -> None:
     """Raise DuplicateAgentName if the name is taken. Only adoption, with evidence, takes over a name."""
-    from conch.letters.names import poses_as  # only a new name needs it
-
-    if (reserved := poses_as(name)) is not None:
-        message = f"{name} looks like {reserved}, which no agent can be called. Choose another name."
-        raise InvalidAgentName(message, field="name", reason="confusable", like=reserved)
+    _check_like(name)
     holder = _find_holder(tx, snapshot.room, name)
     like = find_like(tx, "name_like_on_topic", name, topic_id=snapshot.room.topic_id) if holder is None else None
     if like is not None:
         message = f"{name} looks like {like}, which is another name in this room. Choose another name."
         raise DuplicateAgentName(message, field="name", name=name, reason="confusable", like=like)
-    if holder is not None and (holder["agent_id"] != caller.agent_id or _is_chosen(holder)):
-        why, advice = _why_taken(snapshot, caller, holder, name)
+    if holder is not None and (holder["agent_id"] != agent_id or _is_chosen(holder)):
+        why, advice = _why_taken(snapshot, agent_id, holder, name)
         raise DuplicateAgentName(f"{name} {why}", advice, field="name", name=name, agent_id=holder["agent_id"])
 
 
@@ -135,13 +131,13 @@ def _is_chosen(holder: Row) -> bool:
     return holder.get("is_own") == 0
 
 
-def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> tuple[str, Advice | None]:
+def _why_taken(snapshot: Snapshot, agent_id: str, holder: Row, name: str) -> tuple[str, Advice | None]:
     if "peer_id" in holder and holder["name"] != name:
         return (
             f"is a former name of {label(holder['agent_id'], holder['name'])} in this room. Choose another name.",
             None,
         )
-    if holder["agent_id"] == caller.agent_id:
+    if holder["agent_id"] == agent_id:
         return "is already yours: you took it on the home topic.", Advice("free_name", {"name": name})
     means = f"already belongs to {label(holder['agent_id'], holder['name'])} in this room."
     if snapshot.find(holder["agent_id"]) is None:
@@ -156,6 +152,20 @@ def check_name(name: str) -> None:
             "letters and digits, in words joined by single hyphens, such as amber-otter."
         )
         raise InvalidAgentName(message, field="name")
+
+
+def check_new_name(name: str) -> None:
+    """Refuse a name that no agent can take, in any room. A name that an agent already has may be one."""
+    check_name(name)
+    _check_like(name)
+
+
+def _check_like(name: str) -> None:
+    from conch.letters.names import poses_as  # only a new name needs it
+
+    if (reserved := poses_as(name)) is not None:
+        message = f"{name} looks like {reserved}, which no agent can be called. Choose another name."
+        raise InvalidAgentName(message, field="name", reason="confusable", like=reserved)
 
 
 def _expect_itself(caller: Caller, tx: Transaction, room_id: str) -> None:

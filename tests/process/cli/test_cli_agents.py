@@ -141,6 +141,22 @@ def test_a_script_that_registers_its_name_in_every_run_is_one_agent(shell: Calla
     assert len(after) == len(before)
 
 
+@pytest.mark.parametrize("command", [("agent", "register"), ("init", "--register")], ids=["register", "init"])
+def test_a_script_whose_name_is_refused_leaves_nothing(
+    shell: Callable[[str], Any], conch: Conch, command: tuple[str, ...]
+) -> None:
+    cron = shell("cron")
+
+    early = run_script(cron, *command, "c0nch", "--json").error
+    rooms = conch("rooms", "--all", "--json").data["rooms"]
+    conch("init", "--register", "amber-otter")
+    late = run_script(cron, *command, "arnber-otter", "--json").error
+
+    assert (early["code"], rooms) == ("INVALID_AGENT_ID", [])
+    assert late["code"] == "DUPLICATE_AGENT_ID"
+    assert [each["name"] for each in conch("state", "--all", "--json").data["members"]] == ["amber-otter"]
+
+
 def test_two_names_that_one_scheduler_registers_are_two_agents(shell: Callable[[str], Any]) -> None:
     cron = shell("cron")
     cron.run("join")

@@ -85,12 +85,13 @@ def test_a_room_that_is_closed_or_unknown_is_not_joined(conch: Conch) -> None:
 
 def test_a_refused_init_does_not_join(conch: Conch) -> None:
     bad = conch("init", "--register", "Bad", "--json", agent="b:1")
+    alike = conch("init", "--register", "c0nch", "--json", agent="b:1")
     nobody = conch("init", "--adopt", "nobody", "--json", agent="b:1")
     assert conch("rooms", "--all", "--json").data["rooms"] == []
     conch("join")
     again = conch("init", "--adopt", "nobody", "--json", agent="b:1")
 
-    assert bad.error["code"] == "INVALID_AGENT_ID"
+    assert bad.error["code"] == alike.error["code"] == "INVALID_AGENT_ID"
     assert nobody.error["code"] == again.error["code"] == "AGENT_NOT_FOUND"
     assert [each["agent_id"] for each in conch("agent", "list", "--json").data["agents"]] == ["ada:1"]
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from conch.agents.identity import explain
 from conch.agents.records import label
-from conch.agents.scripts import is_script, script_named
+from conch.agents.scripts import find_script, is_script, script_named
 from conch.agents.signals import gather_signals
 from conch.doors.cli.consent import answers_yes, may_ask
 from conch.doors.cli.context import Context
@@ -18,7 +18,7 @@ from conch.doors.cli.tables import table
 from conch.errors import AdoptionRejected, AgentNotFound, ConchError, DecisionNeeded, RoomClosed, UnknownRoom, some_of
 from conch.lean import TYPE_CHECKING, Any, NamedTuple
 from conch.members.adoption import NO_EVIDENCE, Candidate
-from conch.members.names import check_name, no_agent
+from conch.members.names import check_name, check_new_name, no_agent
 from conch.tools import scopes_view
 from conch.tools.fields import parse_cursor
 from conch.tools.text import one_line
@@ -63,7 +63,7 @@ def _room_to_register_in(context: Context) -> str:
 
 def _open_room(context: Context, place: str, name: str) -> str:
     """Create a room for the script of this name. The agent behind its process, if there is one, does not join."""
-    check_name(name)
+    check_new_name(name)
     return context.app.membership.open_room(place)
 
 
@@ -82,6 +82,9 @@ def _act_as_script(context: Context, room_id: str, name: str | None) -> bool:
     check_name(name)
     caller, room = context.caller, context.app.rooms.get_state(None, room_id)
     is_free = room.roll.named(name) is None
+    if is_free:  # before joining, so that a refused script leaves no member behind
+        earlier = find_script(context.app.store, room_id, name) or caller.agent_id
+        context.app.registration.require_free(earlier, room_id, name)
     script = script_named(context.app.store, caller, room_id, name, is_free)
     if is_free and room.find(script.agent_id) is None:
         context.app.membership.join_path(script, room.room.canonical_path)
@@ -243,6 +246,8 @@ def _choose(context: Context, room: Room | None) -> _Choice:
     if adopt is not None:
         return _Choice(adopt, confirmed=_must_confirm(context, room, adopt))
     if register is not None:
+        if room is None:
+            check_new_name(register)
         check_name(register)
         return _Choice(None, reason="You chose this name.")
     candidates = _candidates(context, room) if room else []
@@ -270,7 +275,7 @@ def _enter(context: Context, place: str, room: Room | None) -> str:
         if _act_as_script(context, room_id, name):
             return room_id
     if room is not None and name is not None:
-        context.app.registration.require_free(context.caller, room.room_id, name)
+        context.app.registration.require_free(context.caller.agent_id, room.room_id, name)
     return str(context.tool("turns.join_path", context_path=place).data["room_id"])
 
 

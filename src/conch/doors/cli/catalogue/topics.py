@@ -85,6 +85,6 @@ COMMANDS |= grouped(
         "free a name whose token is lost",
         "Free a name whose reclaim_token is lost, so that any agent can take it. A message on the topic says so. "
         "Only a person at a terminal can do this.",
-        (word("name", "NAME", "the name to free, or a label; see `conch topics show`"), *TOPIC),
+        (word("name", "NAME", "the name to free, or a label; see `conch topics show`"), TOPIC[0], *ROOM),
     ),
 )
