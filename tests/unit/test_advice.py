@@ -14,6 +14,7 @@ import conch
 from conch import errors
 from conch.doors.cli import advice as commands
 from conch.doors.cli.catalogue import COMMANDS
+from conch.doors.web.replies import refusal
 from conch.errors import Advice, ConchError, InvalidArgument
 from conch.tools import advice as tools
 from conch.tools import own_ids
@@ -47,6 +48,14 @@ def find_sentences(tree: ast.AST) -> Iterator[str]:
 def test_each_door_has_words_for_exactly_the_steps_that_are_advised() -> None:
     assert set(tools.STEPS) == find_steps()
     assert set(commands.STEPS) == find_steps()
+
+
+def test_a_refusal_in_the_console_advises_no_tool() -> None:
+    about = {"known": "a, b", "name": "bob"}
+    advised = [bytes(refusal(ConchError("No.", Advice(step, about))).body).decode() for step in find_steps()]
+
+    assert [text for text in advised if any(name in text for name in TOOL_NAMES)] == []
+    assert any("The first page lists the rooms." in text for text in advised)
 
 
 # After these, only another call helps, so the refusal must name it. The messages of the others say what to do.

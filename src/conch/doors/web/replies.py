@@ -24,7 +24,6 @@ from conch.errors import (
     UnknownRoom,
 )
 from conch.lean import Any
-from conch.tools.advice import STEPS
 from conch.tools.replies import Object
 
 _MISSING = (
@@ -47,6 +46,26 @@ _STATUSES: tuple[tuple[type[ConchError] | tuple[type[ConchError], ...], int], ..
     (InternalError, 500),
 )
 _CONFLICT = 409
+# What a person can do in the console after a refusal. Other steps need nothing that a page offers.
+_STEPS = {
+    "adopt_name": "Choose another name. If that agent is gone and left unfinished work, adopt it.",
+    "claim_stick": "Take the stick first.",
+    "close_room": "Close the room instead.",
+    "find_agents": "The page of the room lists its agents.",
+    "find_notices": "The page of the room lists your notices.",
+    "find_questions": "The page of the topic shows its questions.",
+    "find_reservations": "The page of the room lists all reservations.",
+    "find_rooms": "The first page lists the rooms.",
+    "find_topics": "The page of the topics lists them all.",
+    "fit_payload": "Its fields are {known}.",
+    "free_name": "Choose another name, or free this one.",
+    "free_name_of_leaver": "Choose another name. If that agent has left for good, free its name.",
+    "hand_over": "Hand the stick over first, so that the next agent gets your handoff.",
+    "keep_stick": "Take the stick first.",
+    "leave_room": "Leave the room instead.",
+    "take_over_reservation": "Its owner seems to be gone. End its reservation first.",
+    "verify_store": "Run `conch db verify` for details.",
+}
 
 
 class JSON(Response):
@@ -64,5 +83,5 @@ def refused(code: str, message: str, status: int, **details: Any) -> JSON:
 def refusal(error: ConchError) -> JSON:
     """An error of the domains, with the same code, message and details as at every other door."""
     step = error.advice.step if error.advice else ""
-    body: Object = {**error.to_dict(), "message": error.advised({step: STEPS.get(step, "")})}
+    body: Object = {**error.to_dict(), "message": error.advised({step: _STEPS.get(step, "")})}
     return JSON(body, next((status for kinds, status in _STATUSES if isinstance(error, kinds)), _CONFLICT))
