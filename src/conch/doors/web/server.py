@@ -16,6 +16,7 @@ import uvicorn
 from conch.app import App
 from conch.doors.exits import INTERRUPTED
 from conch.doors.web.access import Gate, Rules, load_token, own_hosts
+from conch.doors.web.connections import ConnectionTrouble, PatientConnection, most_connections
 from conch.doors.web.mcp import McpDoor
 from conch.doors.web.site import make_site
 from conch.doors.web.stream import Hub
@@ -25,6 +26,7 @@ from conch.retention.retention import Retention, keep_pruned
 from conch.tools.registry import Tool
 
 _DEFAULT_PORT = 8377
+_BACKLOG = 128  # connections that the system holds until they are accepted
 _MOST_PORTS = 20  # tried one after the other
 
 
@@ -53,6 +55,9 @@ def serve(app: App, options: Serving, tools: Mapping[str, Tool], instructions: s
     gate = Gate(make_site(app, hub, door, door.running), rules)
     config = uvicorn.Config(
         gate,
+        http=PatientConnection,
+        backlog=_BACKLOG,
+        limit_concurrency=most_connections(),
         log_config=None,
         log_level="error",
         access_log=False,
@@ -95,6 +100,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(ConnectionTrouble())
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -149,7 +155,7 @@ def _bind(address: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((address, port))
-        listening.listen(128)
+        listening.listen(_BACKLOG)
     except BaseException:
         listening.close()
         raise

@@ -22,7 +22,7 @@ from conch.doors.web.health import HealthPage
 from conch.doors.web.replies import JSON, refusal, refused
 from conch.doors.web.requests import Desk, Endpoint, Work
 from conch.doors.web.room_actions import RoomActions
-from conch.doors.web.stream import Hub, events
+from conch.doors.web.stream import MOST_PAGES, Hub, events
 from conch.errors import ConchError
 from conch.notices.timeline import Place, parse_place
 from conch.tools import fields
@@ -108,6 +108,8 @@ def _always(reply: Response) -> Endpoint:
 
 def _stream(app: App, hub: Hub) -> Endpoint:
     async def stream(request: Request) -> Response:
+        if hub.count() >= MOST_PAGES:
+            return refused("TOO_MANY_PAGES", f"{MOST_PAGES} pages are open, and no more can be.", 503, limit=MOST_PAGES)
         given = request.headers.get("last-event-id") or request.query_params.get("after")
         try:
             place = parse_place("after", given)

@@ -34,6 +34,7 @@ _LOAD_SHARE = 20  # a reading that took long is followed by a pause this many ti
 _PING_SECONDS = 15.0
 _MOST_QUEUED = 2_000  # events; a page that falls further behind is cut off, and comes back for the rest
 _RETRY_SECONDS = 1.0
+MOST_PAGES = 100
 
 
 class _Event(NamedTuple):
