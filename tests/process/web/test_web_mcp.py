@@ -93,6 +93,15 @@ def test_a_name_in_the_address_keeps_the_agent_across_sessions(console: Console,
     assert other["agent_id"] != before["agent_id"]
 
 
+def test_a_name_in_the_address_that_is_too_long_is_refused_and_not_cut(console: Console, workspace: str) -> None:
+    longest = Client(console, f"/mcp?agent={'a' * 64}")
+    longer = Client(console, f"/mcp?agent={'a' * 65}")
+
+    assert longest.call("join_path", context_path=workspace)["agent_id"]
+    refused = longer.post("tools/call", {"name": "join_path", "arguments": {"context_path": workspace}})
+    assert b"more than 64 characters" in refused.body
+
+
 @pytest.fixture
 def every_console(environ: dict[str, str], every_engine: dict[str, str], consoles: Callable[..., Console]) -> Console:
     """A console on each engine."""

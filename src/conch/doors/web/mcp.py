@@ -115,7 +115,7 @@ class McpDoor:
                 self.stop()
         with anyio.move_on_after(_ENDING_SECONDS):
             keys = [key for key in self._sessions if key.startswith(_SESSION)]
-            await run_sync(self._end, keys, abandon_on_cancel=True)
+            await self._end(keys)
 
     def stop(self) -> None:
         """Cancel what runs and end the streams."""
@@ -150,7 +150,7 @@ class McpDoor:
         async def answer(message: Message) -> None:
             if scope["method"] == "DELETE" and message["type"] == "http.response.start" and message["status"] == 200:
                 key = _SESSION + Headers(scope=scope).get("mcp-session-id", "")
-                await run_sync(self._end, [key], limiter=self._limiter)
+                await self._end([key])
             await send(message)
 
         reply = ReplyWriter(answer, about_to_write, lambda: self._settle(caller))
@@ -187,14 +187,14 @@ class McpDoor:
             with suppress(Exception):  # as for every lost reply
                 await run_sync(task, limiter=self._limiter)
 
-    def _end(self, keys: list[str]) -> None:
+    async def _end(self, keys: list[str]) -> None:
         """Record that the agents of these sessions are gone, because no client can go on as one of them."""
         ended = {session.sole_agent_id for key in keys if (session := self._sessions.pop(key, None)) is not None}
         others = {session.sole_agent_id for session in self._sessions.values()}
         found = sorted(each for each in ended - others if each is not None)
         if found:
             with suppress(StoreError):  # then only their silence shows it
-                end_sessions(self._app.store, found)
+                await run_sync(end_sessions, self._app.store, found, abandon_on_cancel=True, limiter=self._limiter)
 
     async def _settle(self, caller: Caller) -> None:
         """Count what a reply brought as delivered, or take it back if its client went away before it was written.
@@ -305,8 +305,10 @@ def _key_of(context: _Context, client_name: str) -> str:
     """What tells one agent from another: its own name, its MCP session, or else its program."""
     request, session_id = context.request, _session_id(context)
     given = request.query_params.get("agent", "") if request is not None else ""
+    if len(given) > _LONGEST_NAME:
+        raise MCPError(types.INVALID_PARAMS, f"agent in the address has more than {_LONGEST_NAME} characters.")
     if given:
-        return f"agent {given[:_LONGEST_NAME]}"
+        return f"agent {given}"
     return f"{_SESSION}{session_id}" if session_id else f"client {client_name}"
 
 
