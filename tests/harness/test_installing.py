@@ -403,3 +403,32 @@ def test_others_can_read_nothing_of_it_in_the_data_directory(home: Path) -> None
 
     assert data.stat().st_mode & 0o077 == 0
     assert [str(path) for path in data.iterdir() if path.stat().st_mode & 0o077] == []
+
+
+def test_what_cannot_be_taken_back_is_reported_beside_what_was(home: Path) -> None:
+    place, codex = place_in(home), HARNESSES["codex"]
+    settings = settings_of(codex, place)
+    settings.parent.mkdir()
+    settings.write_text(FOREIGN_TOML)
+    Installer(place).install(codex)
+    blocking = Path(f"{settings}.conch-{os.getpid()}")  # then no new text can be written beside the file
+    blocking.touch()
+
+    refused, *others = Installer(place).uninstall(codex)
+
+    assert (refused.outcome, refused.why) == ("refused", "File exists")
+    assert outcomes(others) == {"deleted"}
+    assert outcomes(Installer(place).uninstall(codex)) == {"restored"}
+
+
+@pytest.mark.parametrize(
+    "damage", ["{}", "[1]", '{"path": 1, "harnesses": null, "original": 5, "written": 7, "folders": null}']
+)
+def test_a_damaged_record_counts_as_none(home: Path, damage: str) -> None:
+    place, codex = place_in(home), HARNESSES["codex"]
+    Installer(place).install(codex)
+    for record in (home.parent / "data" / "installed").glob("*.json"):
+        record.write_text(damage)
+
+    assert Installer(place).uninstall(codex) == []
+    assert outcomes(Installer(place).install(codex)) == {"unchanged"}

@@ -12,7 +12,7 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from conch.harnesses.base import Change, Harness, Place
 from conch.harnesses.edits import Whole
@@ -50,6 +50,15 @@ class _Record(NamedTuple):
     written: str | None
     folders: list[str]
     """The folders that it created for the file."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything has its type. Nobody else should write a record, but a file can be damaged."""
+        lists = (self.harnesses, self.folders)
+        texts = (self.path, self.original or "", self.written or "")
+        return all(isinstance(each, list) for each in lists) and all(
+            isinstance(each, str) for each in (*texts, *self.harnesses, *self.folders)
+        )
 
 
 class Installer:
@@ -143,10 +152,10 @@ class Installer:
             else:
                 after = record.original if before == record.written else _undo(change, before, record) or None
                 result = Result(change.path, "deleted" if after is None else "restored", "", before, after)
+            if not self._is_dry:
+                self._finish(result, record._replace(harnesses=others))
         except (Unreadable, OSError) as problem:
             return Result(change.path, "refused", _explain(problem))
-        if not self._is_dry:
-            self._finish(result, record._replace(harnesses=others))
         return result
 
     def _finish(self, result: Result, record: _Record) -> None:
@@ -157,7 +166,8 @@ class Installer:
         if record.harnesses:
             self._write_record(record)
             return
-        os.unlink(self._record_path(result.path))
+        with suppress(OSError):  # the file is as it should be, which a record that is left over does not change
+            os.unlink(self._record_path(result.path))
         for folder in [*reversed(record.folders), self._records]:
             try:
                 os.rmdir(folder)
@@ -172,9 +182,10 @@ class Installer:
     def _read_record(self, path: str) -> _Record | None:
         try:
             with open(self._record_path(path), encoding="utf-8") as file:
-                return _Record(**json.load(file))
+                record = _Record(**json.load(file))
         except (OSError, ValueError, TypeError):
             return None
+        return record if record.is_whole else None
 
     def _write_record(self, record: _Record) -> None:
         os.makedirs(self._records, mode=0o700, exist_ok=True)
