@@ -189,8 +189,8 @@ def test_reordering_changes_who_is_next(app: App, agent: Agent, workspace: str) 
     assert offer.room.reserved_for == "gemini:1"
 
 
-@pytest.mark.parametrize("order", [[], ["codex:1"], ["codex:1", "codex:1"], ["codex:1", "claude:1", "nobody:1"]])
-def test_an_order_names_every_member_once(app: App, agent: Agent, workspace: str, order: list[str]) -> None:
+@pytest.mark.parametrize("order", [[], ["codex:1", "codex:1"], ["codex:1", "claude:1", "nobody:1"]])
+def test_an_order_names_members_and_each_of_them_once(app: App, agent: Agent, workspace: str, order: list[str]) -> None:
     for agent_id in ("codex:1", "claude:1"):
         room_id = app.membership.join_path(agent(agent_id), workspace).snapshot.room.room_id
 

@@ -930,7 +930,7 @@ def test_a_refusal_leaves_no_trace_in_the_log(table: Table) -> None:
         lambda: table.pass_to(table.codex, lease, "nobody:1"),
         lambda: table.take_over(table.claude, 1),
         lambda: table.heartbeat(table.claude, lease),
-        lambda: table.app.membership.reorder_members(table.codex, table.room_id, ["codex:1"]),
+        lambda: table.app.membership.reorder_members(table.codex, table.room_id, ["codex:1", "codex:1"]),
         lambda: table.app.membership.leave_path(table.codex, table.room_id),
     ]
     for attempt in attempts:

@@ -261,14 +261,9 @@ class Model:
     def reorder(self, agent: str, order: list[str]) -> Answer:
         self.require_open()
         self.require_living_member(agent)
-        # Only members that are gone may be left out. They go behind the others; the caller is here.
-        left_out = [each for each in self.seats if each not in order]
-        whole = [
-            *order,
-            *(each for each in left_out if each != agent and self.life(self.seats[each].process) == "gone"),
-        ]
-        if sorted(whole) != sorted(self.seats):
+        if not order or not set(order) <= set(self.seats):
             raise Refused("invalid_argument")
+        whole = [*order, *(each for each in self.seats if each not in order)]  # those left out go behind the others
         self.see(agent)
         self.seats = {each: self.seats[each] for each in whole}
         self.log.append(("reorder", None, self.turn_id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 from conch.agents.records import Caller, is_person
@@ -218,10 +219,7 @@ class Membership:
     # -- the room's own rules
 
     def reorder_members(self, caller: Caller, room_id: str, order: list[str]) -> Snapshot:
-        """Put the members in a new sequence. `order` must name every member exactly once.
-
-        Observers, and members whose process is gone, may be left out. They keep their order, after the others.
-        """
+        """Put these members first, in this sequence. The others keep their order, after them."""
         self._rooms.briefly(partial(self._reorder, caller, room_id, order))
         return self._rooms.get_state(None, room_id)
 
@@ -301,15 +299,15 @@ def _place_at_the_end(tx: Transaction, room: Room) -> int:
 
 
 def _whole_order(snapshot: Snapshot, order: list[str]) -> list[str]:
-    """The agent_ids in order, then those that were left out: observers, and members that are gone."""
+    """The agent_ids in order, then those of the members that were left out."""
     everyone = snapshot.roll.everyone()
     order = [member.agent_id if (member := snapshot.called(text)) else text for text in order]
-    rest = [member for member in everyone if member.agent_id not in order]
-    missing = [member.label for member in rest if member.takes_turns and not snapshot.is_gone(member)]
-    unknown = [agent_id for agent_id in order if snapshot.find(agent_id) is None]
-    repeated = [snapshot.who(agent_id) for agent_id in dict.fromkeys(order) if order.count(agent_id) > 1]
-    problems = {"missing": missing, "not a member": unknown, "more than once": repeated}
+    named = Counter(order)
+    unknown = [agent_id for agent_id in named if snapshot.find(agent_id) is None]
+    repeated = [snapshot.who(agent_id) for agent_id, times in named.items() if times > 1]
+    problems = {"not a member": unknown, "more than once": repeated}
     found = [f"{what}: {some_of(agent_ids)}" for what, agent_ids in problems.items() if agent_ids]
-    if found:
-        raise InvalidArgument(f"The new order must name every member exactly once ({'; '.join(found)}).", field="order")
-    return [*order, *(member.agent_id for member in rest)]
+    if found or not order:
+        why = "; ".join(found) or "it is empty"
+        raise InvalidArgument(f"The new order must name members, each of them once ({why}).", field="order")
+    return [*order, *(member.agent_id for member in everyone if member.agent_id not in named)]

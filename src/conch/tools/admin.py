@@ -72,7 +72,7 @@ def _policy_schema() -> Object:
 _ORDER: Object = {
     "type": "array",
     "items": {"type": "string"},
-    "description": "The agent_id of every member that `get_room_state` lists, once.",
+    "description": "The agent_ids of the members that come first. The others keep their order, after them.",
 }
 
 TOOLS = grouped(

@@ -76,7 +76,6 @@ AS_HOLDER: list[tuple[Words, str, str]] = [
     (("close", "--reason", NOT_UTF8), "invalid_argument", "reason"),
     (("init", "--non-interactive", "--adopt", NOT_UTF8), "INVALID_ARGS", "adopt"),
     (("search", "--topic", NOT_UTF8, "text"), "INVALID_ARGUMENT", "topic"),
-    (("reorder", "ada:1"), "invalid_argument", "agent"),
     (("reorder", "ada:1", "ada:1"), "invalid_argument", "agent"),
     (("reorder", "", ""), "invalid_argument", "agent"),
     (("policy", "claim_ttl_ms"), "invalid_argument", "policy"),

@@ -183,7 +183,7 @@ def test_a_person_nudges_passes_on_unreserves_and_kicks(console: Console, room_i
 
 
 def test_a_person_changes_the_order_and_the_rules_of_a_room(console: Console, room_id: str) -> None:
-    refused = console.act("reorder", room_id=room_id, order=["bob:2"])
+    refused = console.act("reorder", room_id=room_id, order=["bob:2", "bob:2"])
     ordered = console.act("reorder", room_id=room_id, order=["bob:2", "ada:1"])
     wrong = console.act("set_policy", room_id=room_id, policy={"guard": "sometimes"})
     ruled = console.act("set_policy", room_id=room_id, policy={"owner_lease_ttl_ms": 600_000, "guard": "enforce"})

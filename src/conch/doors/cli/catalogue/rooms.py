@@ -104,7 +104,7 @@ COMMANDS = grouped(
         "rooms.reorder",
         "set the sequence of the members",
         "Set the sequence in which the members take turns.",
-        (words("order", "AGENT", "every member that `conch state` lists, in the new order"), *ROOM),
+        (words("order", "AGENT", "a member that comes first; the others keep their order, after these"), *ROOM),
     ),
     Command(
         "policy",
