@@ -292,6 +292,7 @@ LOG = {
     "an event of an unknown type": Damage(
         "room_events", "unknown type, dance", "UPDATE room_events SET event_type = 'dance' WHERE event_type = 'note'"
     ),
+    "a missing note": Damage("room_events", "it came after event", "DELETE FROM room_events WHERE event_type = 'note'"),
     "an event of no agent": Damage(
         "room_events", "does not exist", "UPDATE room_events SET from_agent_id = 'ghost:1' WHERE event_type = 'note'"
     ),

@@ -242,7 +242,8 @@ class _Writer:
             expected = self.replay.room.owner or self.replay.room.reserved_for
             by, to = expected if kind == "takeover" else by if to else None, to or by
         turn_id = self.replay.room.turn_id + (kind in _GRANTS)
-        candidate = Event(0, "", "", turn_id, kind, by, None, to, None, handoff, None, {}, 0)
+        last = self.replay.room.last_event_seq
+        candidate = Event(0, "", "", turn_id, kind, by, None, to, None, handoff, None, {}, 0, last)
         if self._is_as_it_was and kind in (*_GRANTS, *_HANDOFFS, "close") and not object_to(self.replay, candidate):
             index = None if to is None else {"sequence_index": self.replay.members[to].ordinal}
             details = index if kind in _HANDOFFS else None
@@ -297,6 +298,7 @@ class _Writer:
             "reason": reason,
             "details_json": json.dumps(details) if details else None,
             "created_at": self._in_order(moment),
+            "previous_seq": room.last_event_seq,
         }
         stored = self._tx.one("append_event", **columns)
         assert stored is not None

@@ -33,6 +33,7 @@ class Event(NamedTuple):
     reason: str | None
     details: dict[str, Any]
     created_at: int
+    previous_seq: int
 
     @property
     def is_forced(self) -> bool:
@@ -79,6 +80,7 @@ def append_event(
         "reason": reason,
         "details_json": json.dumps(details) if details else None,
         "created_at": tx.now,
+        "previous_seq": room.last_event_seq,
     }
     tx.run("append_event", **columns)
     event = to_event({**columns, "from_agent": None, "to_agent": None})
@@ -237,4 +239,5 @@ def to_event(row: Row) -> Event:
         reason=row["reason"],
         details=details,
         created_at=row["created_at"],
+        previous_seq=row["previous_seq"],
     )

@@ -51,6 +51,12 @@ def _verify(tx: Transaction, room: Room) -> Iterator[Problem]:
 
 def object_to(replay: Replay, event: Event) -> str | None:
     """Why an event cannot be what happened next; None if it can."""
+    before, last = event.previous_seq, replay.room.last_event_seq
+    place = f"it came after event {before}, but now the one before it is {last}" if before != last else None
+    return _object_to_kind(replay, event) or place
+
+
+def _object_to_kind(replay: Replay, event: Event) -> str | None:
     room, kind = replay.room, event.event_type
     if kind not in (*_GRANTS, *_ENDINGS, *_OTHERS):
         return f"it is of an unknown type, {kind}"

@@ -101,6 +101,7 @@ CREATE UNIQUE INDEX room_members_name_idx ON room_members (name, room_id);
 -- The sequence of the members that are not known to be gone. In an old room, these are few.
 CREATE INDEX room_members_sequence_idx ON room_members (room_id, is_gone, ordinal);
 
+-- `previous_seq` is the event before this one in the room's log, also if that one was pruned since.
 CREATE TABLE room_events (
   event_seq $serial_key,
   event_id TEXT NOT NULL UNIQUE,
@@ -114,7 +115,8 @@ CREATE TABLE room_events (
   details_json TEXT,
   created_at BIGINT NOT NULL,
   from_agent TEXT,
-  to_agent TEXT
+  to_agent TEXT,
+  previous_seq BIGINT NOT NULL DEFAULT 0
 );
 
 CREATE INDEX room_events_room_seq_idx ON room_events (room_id, event_seq);

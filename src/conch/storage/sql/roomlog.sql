@@ -1,12 +1,12 @@
 -- name: append_event
 INSERT INTO room_events
   (event_seq, event_id, room_id, turn_id, event_type, from_agent_id, from_agent, to_agent_id, to_agent, handoff_json, reason,
-   details_json, created_at)
+   details_json, created_at, previous_seq)
 VALUES
   (:event_seq, :event_id, :room_id, :turn_id, :event_type,
    :from_agent_id, (SELECT name FROM room_members WHERE room_id = :room_id AND agent_id = :from_agent_id),
    :to_agent_id, (SELECT name FROM room_members WHERE room_id = :room_id AND agent_id = :to_agent_id),
-   :handoff_json, :reason, :details_json, :created_at)
+   :handoff_json, :reason, :details_json, :created_at, :previous_seq)
 RETURNING from_agent, to_agent;
 
 -- name: pending_event
