@@ -7,7 +7,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.arguments import HANDOFF
 
+from conch.agents.identity import Signal, Signals
 from conch.app import App, open_app
 from conch.calls import Call
 from conch.errors import StoreReplaced
@@ -129,7 +131,6 @@ def test_a_retracted_reply_from_a_replaced_store_moves_no_cursor_back(
 
 
 PAYLOAD = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "low"}
-HANDOFF = {"status": "done", "next_action": "go on"}
 
 
 def replace_by_the_same(environ: dict[str, str]) -> None:
@@ -187,6 +188,49 @@ def test_every_tool_goes_on_at_once_after_a_restore(session: Session, environ: d
         replace_by_the_same(environ)
         warned = call(session, tool, **arguments)["warnings"]
         assert "STORE_REPLACED" in [warning["code"] for warning in warned], tool
+
+
+def test_a_room_and_a_topic_that_the_restored_store_has_may_still_be_left_out(
+    session: Session, environ: dict[str, str], workspace: str
+) -> None:
+    joined = call(session, "join_path", context_path=workspace)
+    replace_by_the_same(environ)
+
+    state, read = call(session, "get_room_state"), call(session, "sync", wait_seconds=0)
+    gone = call(session, "topic_create", name="pink")["topic_id"]
+    call(session, "topic_join", topic_id=gone, agent_name="amber")
+    wipe(environ)
+    refused = call_tool(TOOLS["sync"], session, {"wait_seconds": 0}, Call())
+    again = call(session, "join_path", context_path=workspace)
+
+    assert state["room"]["room_id"] == joined["room_id"]
+    assert read["received"] == []
+    assert (refused.data["error"], refused.data["field"]) == ("INVALID_ARGUMENT", "topic_id")
+    assert again["room_id"] != joined["room_id"]
+    assert call(session, "sync", wait_seconds=0)["received"] == []
+
+
+def test_a_turn_that_came_after_a_restore_is_known(session: Session, environ: dict[str, str], workspace: str) -> None:
+    call(session, "join_path", context_path=workspace)
+    call(session, "wait_for_turn", max_wait_ms=0)
+    bob = Signals((Signal("explicit", "bob:2", "CONCH_AGENT_ID"),), "agent", None, None, "mcp_harness", "")
+    waiting = Session(session.app, "mcp", signals=lambda called_in: bob)
+    call(waiting, "join_path", context_path=workspace)
+    reports: list[str] = []
+
+    def restore(report: str) -> None:
+        reports.append(report)
+        if len(reports) == 1:
+            replace_by_the_same(environ)
+            turn = call(session, "wait_for_turn", max_wait_ms=0)
+            call(session, "release_stick", handoff=HANDOFF)
+            assert turn["reason"] == "already_owner"
+
+    reply = call_tool(TOOLS["wait_for_turn"], waiting, {"max_wait_ms": 10_000}, Call(restore, 0.01))
+    reply.delivery.sent()
+
+    assert reply.data["status"] == "your_turn"
+    assert call(waiting, "heartbeat")["turn_id"] == reply.data["turn_id"]
 
 
 def test_a_name_that_another_agent_took_after_a_restore_is_not_used(session: Session, environ: dict[str, str]) -> None:

@@ -20,10 +20,11 @@ def granting(session: Session, room: Room, claim: Claim | None) -> Delivery:
     The connection knows the turn once the reply was sent. A claim that the client never hears about would block the
     room until its lease expires, so it is given back.
     """
+    caller = session.caller()
+    session.forget_replaced()  # otherwise the next call would forget this turn
     receive, give_back = session.own.receiving(room), session.app.claims.give_back
     if claim is None:
         return QueuedDelivery(session.replies, room.room_id, sent=receive)
-    caller = session.caller()
 
     def take_back() -> None:
         was_known = session.own.lose_turn(room)

@@ -6,6 +6,7 @@ turn that is over is refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from conch.errors import Advice, InvalidArgument, some_of
@@ -20,15 +21,32 @@ if TYPE_CHECKING:
 class OwnIds:
     """The rooms and topics that one connection has joined, and the last turn that it received in each room."""
 
-    def __init__(self, replies: ReplyQueue) -> None:
+    def __init__(self, replies: ReplyQueue, find: Callable[[Iterable[str], Iterable[str]], set[str]]) -> None:
+        """`find` returns those of these rooms and topics that the store has."""
         self._replies = replies
-        self.forget_all()
-
-    def forget_all(self) -> None:
-        """Forget everything, because the store was replaced."""
+        self._find = find
+        self._is_doubtful = False
         self._rooms: dict[str, Room] = {}  # by path: a closed room and the next one at its path are not two
         self._topics: dict[str, None] = {}
         self._turns: dict[str, Room] = {}
+
+    def doubt_all(self) -> None:
+        """Forget the turns, because the store was replaced. The one that is there now may have the rooms and topics."""
+        self._turns = {}
+        self._is_doubtful = True
+
+    def _forget_lost(self) -> None:
+        """Keep only the rooms and topics that the store has. It is asked once, when one of them is needed."""
+        if self._is_doubtful:
+            rooms = {path: room.room_id for path, room in self._rooms.items()}
+            found = self._find(rooms.values(), self._topics)
+            for path, room_id in rooms.items():
+                if room_id not in found:
+                    self._rooms.pop(path, None)
+            for topic_id in [*self._topics]:
+                if topic_id not in found:
+                    self._topics.pop(topic_id, None)
+            self._is_doubtful = False
 
     def join_room(self, room: Room) -> None:
         self._rooms[room.canonical_path] = room
@@ -39,6 +57,7 @@ class OwnIds:
     @property
     def room(self) -> Room | None:
         """The room of this connection, if it has joined only one."""
+        self._forget_lost()
         rooms = list(self._rooms.values())
         return rooms[0] if len(rooms) == 1 else None
 
@@ -71,6 +90,7 @@ class OwnIds:
         return completed
 
     def _room_id(self) -> str:
+        self._forget_lost()
         rooms = list(self._rooms.values())
         if len(rooms) == 1:
             return rooms[0].room_id
@@ -82,6 +102,7 @@ class OwnIds:
         raise InvalidArgument(message, field="room_id")
 
     def _topic_id(self) -> str:
+        self._forget_lost()
         topics = list(dict.fromkeys([*(room.topic_id for room in self._rooms.values()), *self._topics]))
         if len(topics) == 1:
             return topics[0]

@@ -123,10 +123,15 @@ class Session:
         self._last_look: tuple[_Question | None, Mail | None] = None, None
         self.brought = Brought()
         self.replies = ReplyQueue()
-        self.own = OwnIds(self.replies)
+        self.own = OwnIds(self.replies, self._find_own)
 
     def begin_call(self) -> int:
-        """Before a call: forget what belongs to a store that was replaced. Returns the number for `replacements`."""
+        """Before a call. Returns the number for `replacements`."""
+        self.forget_replaced()
+        return self._reported
+
+    def forget_replaced(self) -> None:
+        """Forget what belongs to a store that was replaced. A wait that goes on then needs this before it ends, too."""
         found = self.app.store.replacements
         if len(found) > self._stores:
             for replacement in found[self._stores :]:
@@ -134,14 +139,18 @@ class Session:
             self._stores = len(found)
             self._names |= {topic_id: peer.agent_name for topic_id, peer in self._peers.items()}
             self._caller, self._peers, self.brought = None, {}, Brought()
-            self.own.forget_all()
-        return self._reported
+            self.own.doubt_all()
 
     def replacements(self, before: int) -> list[Replacement]:
         """The replacements of the store that a call has to report, by the number that `begin_call` returned."""
         found = self.app.store.replacements
         self._reported = len(found)
         return found[before:]
+
+    def _find_own(self, rooms: Iterable[str], topics: Iterable[str]) -> set[str]:
+        with self.app.store.read() as tx:
+            found = {room_id for room_id in rooms if tx.one("find_room", room_id=room_id)}
+            return found | {topic_id for topic_id in topics if tx.one("find_topic", topic_id=topic_id)}
 
     @property
     def is_command(self) -> bool:
