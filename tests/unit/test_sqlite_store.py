@@ -219,7 +219,7 @@ def test_a_migration_that_fails_changes_nothing(open_store: Open) -> None:
     use(open_store())
     broken = [*load_migrations(DIALECT), Migration(9, "CREATE TABLE extra (x TEXT);\nINSERT INTO nowhere VALUES (1);")]
 
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(SchemaMismatch):
         use(open_store(migrations=broken))
 
     assert count(open_store()) == 1

@@ -78,6 +78,12 @@ def load_migrations(dialect: Dialect) -> list[Migration]:
     return [Migration(number, script) for number, script in enumerate(scripts.values(), start=1)]
 
 
+def to_version(text: str | None) -> int | None:
+    """The schema version as `meta` has it. None if it is missing or damaged."""
+    is_number = isinstance(text, str) and text.isascii() and text.isdecimal() and not text.startswith("0")
+    return int(text) if is_number and text is not None else None
+
+
 def are_ours(tables: Iterable[str]) -> bool:
     """Whether these are the tables of an old store, from before stores were marked as conch's."""
     return _FIRST_TABLES.issubset(tables)

@@ -98,19 +98,33 @@ def test_what_is_no_sound_backup_is_refused_and_nothing_changes(conch: Conch, ba
         "newer": "UPDATE meta SET value = '99' WHERE key = 'schema_version'",
         "damaged": "UPDATE path_rooms SET turn_id = 7",
         "marked by another program": "PRAGMA application_id = 5",
+        "of schema 0": "UPDATE meta SET value = '0' WHERE key = 'schema_version'",
+        "of another schema": "UPDATE meta SET value = '5' WHERE key = 'schema_version'",
     }
     for name, statement in damages.items():
         shutil.copy(backup, tmp_path / name)
         with sqlite3.connect(tmp_path / name) as connection:
             connection.execute(statement)
         connection.close()
+    (tmp_path / "cut off").write_bytes(backup.read_bytes()[:-1])
     contents = conch.contents()
 
-    names = ["text", "foreign", "marked by another program", "newer", "damaged", "missing", "data/rooms.sqlite"]
+    names = [
+        "cut off",
+        "of schema 0",
+        "of another schema",
+        "text",
+        "foreign",
+        "marked by another program",
+        "newer",
+        "damaged",
+        "missing",
+        "data/rooms.sqlite",
+    ]
     errors = [conch("db", "restore", str(tmp_path / name), "--json").error for name in names]
 
     corrupt, invalid = "DB_CORRUPT", "invalid_argument"
-    codes = [corrupt, corrupt, corrupt, "DB_SCHEMA_MISMATCH", corrupt, invalid, invalid]
+    codes = [corrupt, corrupt, corrupt, corrupt, corrupt, corrupt, "DB_SCHEMA_MISMATCH", corrupt, invalid, invalid]
     assert [error["code"] for error in errors] == codes
     assert [
         name for name, error in zip(names, errors, strict=True) if str(tmp_path / name) not in error["message"]

@@ -36,7 +36,7 @@ def used(conch: Any) -> Any:
 # -- not ours, or damaged
 
 
-@pytest.fixture(params=["garbage", "damaged", "newer", "nameless"])
+@pytest.fixture(params=["garbage", "damaged", "newer", "nameless", "of schema 0", "of another schema", "renamed"])
 def unusable(request: pytest.FixtureRequest, used: Any) -> tuple[Any, str]:
     """A store that conch must not touch, and the code that says why."""
     database: Path = used.database
@@ -51,6 +51,9 @@ def unusable(request: pytest.FixtureRequest, used: Any) -> tuple[Any, str]:
     statement = {
         "newer": "UPDATE meta SET value = '999' WHERE key = 'schema_version'",
         "nameless": "DELETE FROM meta",
+        "of schema 0": "UPDATE meta SET value = '0' WHERE key = 'schema_version'",
+        "of another schema": "UPDATE meta SET value = '5' WHERE key = 'schema_version'",
+        "renamed": "ALTER TABLE meta RENAME COLUMN value TO pearls",
     }[request.param]
     connection = sqlite3.connect(database)
     with connection:

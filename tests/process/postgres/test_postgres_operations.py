@@ -220,6 +220,7 @@ def test_an_age_is_counted_from_the_moment_of_the_store(conch: Conch, tmp_path: 
         ),
         ("UPDATE conch.meta SET value = '99' WHERE key = 'schema_version'", "Upgrade conch and restart its servers"),
         ("DELETE FROM conch.meta", "Restore a dump"),
+        ("UPDATE conch.meta SET value = '0' WHERE key = 'schema_version'", "Restore a dump"),
         ("ALTER TABLE conch.meta RENAME TO facts", "Choose another database"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from psycopg.errors import UndefinedColumn
+from psycopg.errors import DuplicateColumn, DuplicateObject, DuplicateTable, UndefinedColumn, UndefinedTable
 
 from conch.calls import note_change
 from conch.errors import ForeignStore, SchemaMismatch
@@ -14,7 +14,7 @@ from conch.storage.base import Parameters, Row
 from conch.storage.postgres.connection import SCHEMA, Connection
 from conch.storage.postgres.transaction import spell
 from conch.storage.replacement import new_epoch
-from conch.storage.statements import Dialect, Migration, are_ours, lasting_users, still_in_use
+from conch.storage.statements import Dialect, Migration, are_ours, lasting_users, still_in_use, to_version
 
 DIALECT = Dialect(
     "postgres",
@@ -56,6 +56,7 @@ _DAMAGED = (
     "its schema version is missing or damaged",
     "Restore a dump, choose another store, or start with an empty store: `conch db wipe` moves this one aside.",
 )
+_CONTRADICTIONS = (DuplicateColumn, DuplicateObject, DuplicateTable, UndefinedColumn, UndefinedTable)
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
 
 
@@ -81,11 +82,12 @@ class Schema:
                 raise self._foreign()
 
     def _check_version(self, stored: str | None) -> None:
-        if stored is None or not stored.isdecimal():
+        version = to_version(stored)
+        if version is None:
             raise self._mismatch(*_DAMAGED)
-        if int(stored) > self.version:
+        if version > self.version:
             raise self._mismatch(f"it has schema {stored}, made by a newer version of conch", _NEWER)
-        if int(stored) < self.version:
+        if version < self.version:
             raise self._mismatch(f"it has schema {stored}, made by an older version of conch", _OLDER)
 
     def prepare(self, connection: Connection) -> None:
@@ -136,9 +138,13 @@ class Schema:
     def _apply(self, connection: Connection, stored: int) -> None:
         from conch.storage.steps import run_step  # rarely needed
 
-        for migration in self._migrations[stored:]:
-            connection.execute(migration.script.encode())
-            run_step(migration.version, lambda sql, given: _fetched(connection, sql, given))
+        try:
+            for migration in self._migrations[stored:]:
+                connection.execute(migration.script.encode())
+                run_step(migration.version, lambda sql, given: _fetched(connection, sql, given))
+        except _CONTRADICTIONS as error:
+            why = f"its tables are not those of schema {stored} ({str(error).partition(chr(10))[0]})"
+            raise self._mismatch(why, _DAMAGED[1]) from error
         connection.execute(spell(self._statements["set_schema_version"]), {"version": str(self.version)})
         connection.execute(spell(self._statements["ensure_epoch"]), {"epoch": new_epoch()})
 
@@ -158,10 +164,10 @@ class Schema:
             raise self._foreign() from None
         facts = {row["key"]: row["value"] for row in rows}
         self._require_ours(connection, facts.get("application"))
-        stored = facts.get("schema_version")
-        if stored is None or not stored.isdecimal():
+        version = to_version(facts.get("schema_version"))
+        if version is None:
             raise self._mismatch(*_DAMAGED)
-        return int(stored)
+        return version
 
     def _foreign(self) -> ForeignStore:
         message = (

@@ -21,7 +21,7 @@ from conch.storage.sqlite.headers import file_id
 from conch.storage.sqlite.places import Users, survey
 from conch.storage.sqlite.recognition import APPLICATION_ID
 from conch.storage.sqlite.scratch import scratch_folder
-from conch.storage.statements import are_ours
+from conch.storage.statements import are_ours, to_version
 
 
 @contextmanager
@@ -44,6 +44,7 @@ def scratch_copy(file: str, store: str, schema: int, named: str) -> Iterator[str
         scratch = os.path.join(folder, "rooms.sqlite")
         with _opened(file) as source:
             _require_store(source, file, schema)
+            _require_whole_pages(source, file)
             copy(source, scratch)
         yield scratch
 
@@ -73,14 +74,21 @@ def _require_store(source: sqlite3.Connection, file: str, schema: int) -> None:
     row = None
     if is_ours and "meta" in tables:
         row = source.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-    if row is None or not str(row[0]).isdecimal():
+    version = None if row is None else to_version(row[0])
+    if row is None or version is None:
         raise StoreCorrupt(f"{file} is not a backup of a conch store.", field="file")
-    if int(row[0]) > schema:
+    if version > schema:
         message = (
             f"{file} has schema {row[0]}, made by a newer version of conch than this one (schema {schema}). "
             "Upgrade conch, then restore."
         )
         raise SchemaMismatch(message, field="file", expected=schema)
+
+
+def _require_whole_pages(source: sqlite3.Connection, file: str) -> None:
+    """SQLite fills up a last page that was cut off, with zeros in place of what was there."""
+    if os.stat(file).st_size % source.execute("PRAGMA page_size").fetchone()[0]:
+        raise StoreCorrupt(f"{file} is damaged: it ends in the middle of a page.", field="file")
 
 
 def replace_contents(live: sqlite3.Connection, scratch: str, kept: str, seconds: float) -> str | None:

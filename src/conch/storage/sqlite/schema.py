@@ -10,8 +10,7 @@ from conch.storage.base import Row
 from conch.storage.replacement import new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import list_users
-from conch.storage.sqlite.files import copy, first_mark, split, stamp
-from conch.storage.sqlite.lending import to_number
+from conch.storage.sqlite.files import copy, first_mark, remove, split, stamp, unused
 from conch.storage.sqlite.recognition import APPLICATION_ID, foreign
 from conch.storage.sqlite.transaction import transaction
 from conch.storage.statements import (
@@ -21,6 +20,7 @@ from conch.storage.statements import (
     lasting_users,
     load_migrations,
     still_in_use,
+    to_version,
 )
 
 _NEWER = "Upgrade conch and restart its servers"
@@ -100,6 +100,8 @@ class Schema:
         try:
             row = connection.execute(self._statements["schema_version"]).fetchone()
         except sqlite3.OperationalError as error:
+            if "no such column" in str(error):
+                return self.known_version(None)
             if "no such table" not in str(error):
                 raise
             tables = {row["name"] for row in connection.execute("SELECT name FROM sqlite_master")}
@@ -108,7 +110,7 @@ class Schema:
             if tables:
                 raise foreign(self.path, self._named) from None
             return 0
-        return self.known_version(None if row is None else to_number(row["value"]))
+        return self.known_version(None if row is None else to_version(row["value"]))
 
     def known_version(self, version: int | None) -> int:
         if version is None:
@@ -145,19 +147,26 @@ class Schema:
     def _migrate(self, connection: sqlite3.Connection, force: bool) -> None:
         from conch.storage.steps import run_step  # rarely needed
 
-        version = self.stored_version(connection)
+        version, kept = self.stored_version(connection), None
         self.check_version(version)
         if 0 < version < self.version:
             if not force:
                 self._require_alone(version)
-            copy(connection, f"{self.path}.v{version}-{stamp()}.backup")
+            copy(connection, kept := unused(f"{self.path}.v{version}-{stamp()}.backup"))
         with transaction(connection, "BEGIN IMMEDIATE"):
             # Read the version again: another process may have migrated the store meanwhile.
             version = self.stored_version(connection)
-            for migration in self.load_migrations()[version:]:
-                for statement in split(migration.script):
-                    connection.execute(statement)
-                run_step(migration.version, lambda sql, given: connection.execute(sql, given).fetchall())
+            try:
+                for migration in self.load_migrations()[version:]:
+                    for statement in split(migration.script):
+                        connection.execute(statement)
+                    run_step(migration.version, lambda sql, given: connection.execute(sql, given).fetchall())
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                    raise
+                if kept is not None:
+                    remove(kept)  # every later call would make another one
+                raise self._mismatch(f"its tables are not those of schema {version} ({error})", _DAMAGED) from error
             version_row = {"version": str(self.version)}
             connection.execute(self._statements["set_schema_version"], version_row)
             connection.execute(self._statements["ensure_epoch"], {"epoch": new_epoch()})

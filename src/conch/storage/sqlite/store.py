@@ -269,8 +269,11 @@ class SqliteStore:
         with scratch_copy(file, self.path, self._schema.version, self._named) as scratch:
             candidate = SqliteStore(scratch, ring=self._ring, named="FILE", migrations=self._migrations)
             try:
-                with candidate.read():  # migrates an older one
-                    pass
+                try:
+                    with candidate.read():  # migrates an older one
+                        pass
+                except SchemaMismatch as error:
+                    raise StoreCorrupt(f"{file} is damaged: its tables are not those of its schema.") from error
                 yield Restoration(candidate, self._users, lambda: self._restore(candidate))
             finally:
                 candidate.close()
