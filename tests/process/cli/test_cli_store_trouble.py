@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,42 @@ def test_a_store_that_cannot_be_written_is_refused_and_left_as_it_is(
     assert (refused.status, refused.error["code"]) == (4, "DB_READ_ONLY")
     assert "call the tools of the MCP server conch instead" in refused.error["message"]
     assert used.database.read_bytes() == before
+
+
+def test_the_file_that_cannot_be_written_is_named(ordinary: Any, used: Any) -> None:
+    with closing(sqlite3.connect(used.database)) as user:  # so that there are all files
+        user.execute("SELECT * FROM meta").fetchall()
+        file = used.database.with_name(f"{used.database.name}-shm")
+        file.chmod(0o400)
+
+        refused = ordinary.run("note", "n", "--json", CONCH_AGENT_ID="ada:1")
+        file.chmod(0o600)
+
+    assert (refused.status, refused.error["code"]) == (4, "DB_READ_ONLY")
+    assert f"cannot write {file}" in refused.error["message"]
+
+
+def test_a_restore_into_a_store_that_cannot_be_written_leaves_nothing_behind(
+    ordinary: Any, used: Any, tmp_path: Path
+) -> None:
+    used("db", "backup", str(tmp_path / "backup"))
+    used.database.chmod(0o400)
+
+    refused = ordinary.run("db", "restore", str(tmp_path / "backup"), "--yes", "--json")
+    used.database.chmod(0o600)
+
+    assert (refused.status, refused.error["code"]) == (4, "DB_READ_ONLY")
+    assert not [path.name for path in used.database.parent.iterdir() if "before-restore" in path.name]
+
+
+def test_a_backup_that_cannot_be_read_is_not_called_damaged(ordinary: Any, used: Any, tmp_path: Path) -> None:
+    used("db", "backup", str(tmp_path / "backup"))
+    (tmp_path / "backup").chmod(0)
+
+    refused = ordinary.run("db", "restore", str(tmp_path / "backup"), "--yes", "--json")
+
+    assert (refused.status, refused.error["code"]) == (2, "invalid_argument")
+    assert "cannot be read by this user" in refused.error["message"]
 
 
 # Runs every command line in one process, because a new one for each would take long.

@@ -26,9 +26,9 @@ _FULL = (StoreFull, "The disk that holds {path} is full. Free some space and try
 # Another store would hide the agent from the others, so this does not say how to choose one.
 _READ_ONLY = (
     StoreReadOnly,
-    "The store at {path} is not writable. In a sandbox, call the tools of the MCP server conch instead, or let the "
-    "sandbox write to the folder of the store (for Codex, `conch install codex` does that). Otherwise make the file "
-    "and its folder writable for this user.",
+    "The store at {path} is not writable{because}. In a sandbox, call the tools of the MCP server conch instead, or "
+    "let the sandbox write to the folder of the store (for Codex, `conch install codex` does that). Otherwise make the "
+    "file and its folder writable for this user.",
 )
 _CORRUPT = (StoreCorrupt, "The file {path} is damaged or is not a conch store. Restore a copy "
             "made by `conch db backup`, or move the file aside with `conch db wipe`.")  # fmt: skip
@@ -77,7 +77,16 @@ def translate(error: sqlite3.Error | OSError, path: str, named: str) -> StoreErr
     """Our error for an error of the driver or the system. `named` is the setting or option that gave the path."""
     kind, text = _kind_of(error, path)
     users = list_users(path) if "{users}" in text else ""
-    return kind(text.format(path=path, reason=error, named=named, users=users), path=path)
+    because = _name_unwritable(path) if "{because}" in text else ""
+    return kind(text.format(path=path, reason=error, named=named, users=users, because=because), path=path)
+
+
+def _name_unwritable(path: str) -> str:
+    """Which file beside the store cannot be written. If it is the store itself, its path says so."""
+    for each in (path, f"{path}-wal", f"{path}-shm"):
+        if os.path.exists(each) and not os.access(each, os.W_OK):
+            return "" if each == path else f", because this user cannot write {each}"
+    return ""
 
 
 def damaged(path: str) -> StoreCorrupt:

@@ -34,6 +34,8 @@ def scratch_copy(file: str, store: str, schema: int, named: str) -> Iterator[str
         raise InvalidArgument(f"There is no file {file}.", field="file")
     if not os.path.isfile(file):  # SQLite would wait for a pipe, and a folder has no contents
         raise InvalidArgument(f"{file} is not a regular file. Name a backup.", field="file")
+    if not os.access(file, os.R_OK):
+        raise InvalidArgument(f"{file} cannot be read by this user. Make it readable.", field="file")
     if file_id(file) == file_id(store):
         raise InvalidArgument(f"{file} is the store itself. Name a backup of it.", field="file")
     with ExitStack() as stack:
@@ -106,7 +108,7 @@ def replace_contents(live: sqlite3.Connection, scratch: str, kept: str, seconds:
         source.backup(live, progress=_patience(seconds))
     except (StoreBusy, sqlite3.OperationalError) as error:
         if not is_empty and _left_all_as_it_was(error):
-            remove(kept)  # a full disk must not become fuller
+            remove(kept)  # nobody needs it, and a full disk must not become fuller
         raise
     finally:
         source.close()
@@ -121,7 +123,8 @@ def _marks(live: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _left_all_as_it_was(error: StoreBusy | sqlite3.OperationalError) -> bool:
-    return isinstance(error, StoreBusy) or error.sqlite_errorcode == sqlite3.SQLITE_FULL
+    codes = sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY
+    return isinstance(error, StoreBusy) or error.sqlite_errorcode & 0xFF in codes
 
 
 def _patience(seconds: float) -> Callable[[int, int, int], None]:
