@@ -4,8 +4,8 @@ It leaves out what a hook, a listener (see `delivery.py`) or an earlier reply ha
 until it is answered, and a notice until it is accepted, or until it is seen if it need not be accepted; only their
 lines are not repeated.
 
-Every reply includes it, so an agent that only works and renews its lease still learns of messages to it. It costs one
-indexed query, whatever waits.
+Every reply includes it, so an agent that only works and renews its lease still learns of messages to it. If nothing
+waits, as almost always, it costs one small query of indexes. Otherwise it costs one more, whatever waits.
 """
 
 from __future__ import annotations
@@ -106,6 +106,10 @@ def read_mail(
     replies have `brought` single messages, each named by its topic and its number, and the questions in `asked`. A
     caller that has just `seen` the answer to a `mail_query` of this agent passes it, to save time.
     """
+    if seen is None and not store.is_server:  # a server is far away, so it is asked only once
+        waits = store.glance("mail_waits", agent_id=agent_id, topic_id=topic_id, through=through)
+        if not waits:  # as almost always
+            return _NOTHING
     statement, given = query = mail_query(agent_id, topic_id, through, ids, brought, asked)
     found = None
     if seen and seen[0][1]["agent_id"] == agent_id:
@@ -115,7 +119,7 @@ def read_mail(
             found = _besides(_by_kind(seen[1]), topic_id, through, ids)
     if found is None:
         found = _by_kind(store.glance(statement, **given))
-    if not found:  # as almost always
+    if not found:
         return _NOTHING
     unread, to_agent = 0, found.get("to_you", []) + found.get("shown", [])
     # Where counting stopped, nobody knows how many of the rest are to the agent.
