@@ -7,6 +7,7 @@ use, because few commands need them. A type checker sees the real names.
 
 from __future__ import annotations
 
+import sys
 from _thread import allocate_lock as Lock  # noqa: N812 - the same as `threading.Lock`, without importing `threading`
 
 TYPE_CHECKING = False  # type checkers treat every variable of this name as true
@@ -104,6 +105,12 @@ else:
     json, re, signal, threading = _Lazy("json"), _Lazy("re"), _Lazy("signal"), _Lazy("threading")
 
 
+def import_module(name: str) -> Any:
+    """Like the function of `importlib`, which imports `warnings` too."""
+    __import__(name)
+    return sys.modules[name]
+
+
 __all__ = [
     "TYPE_CHECKING",
     "Any",
@@ -117,6 +124,7 @@ __all__ = [
     "TextIO",
     "TypeGuard",
     "TypeVar",
+    "import_module",
     "json",
     "re",
     "signal",

@@ -18,7 +18,6 @@ from conch.lean import TYPE_CHECKING, Any, Lock, threading
 from conch.notices.mail import has_mail, mail_query, read_mail
 from conch.tools.offers import recall
 from conch.tools.own_ids import OwnIds
-from conch.tools.pages import Budget
 from conch.tools.replies import Brought, Delivered, QueuedDelivery, Reply, ReplyQueue, Settled
 from conch.tools.text import one_line
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from conch.calls import Call
     from conch.notices.mail import Mail
     from conch.storage.base import Answered, Aside, Query, Replacement
+    from conch.tools.pages import Budget
     from conch.tools.patience import Patience
 
 _Question = tuple[object, str, str, int, tuple[str, ...], set[tuple[str, int]], tuple[str, ...]]
@@ -166,6 +166,8 @@ class Session:
 
     def budget(self) -> Budget:
         """The bytes of one reply."""
+        from conch.tools.pages import Budget  # few commands need it
+
         limit = self.app.settings.max_reply_bytes if self.is_bounded else None
         return Budget(limit, tells=not self.is_command)
 

@@ -28,8 +28,8 @@ ROOM = {
     *("app", "bells", "bells.base", "bells.file"),
     *("calls", "clock", "config", "doors", "doors.cli", "doors.cli.catalogue", "doors.cli.command"),
     "doors.cli.catalogue.options",
-    *("doors.cli.context", "doors.cli.interruptions", "doors.cli.output", "doors.cli.paging", "doors.cli.parser"),
-    *("doors.cli.run", "doors.cli.tables", "doors.cli.terminal", "doors.exits"),
+    *("doors.cli.context", "doors.cli.interruptions", "doors.cli.output", "doors.cli.parser"),
+    *("doors.cli.run", "doors.cli.terminal", "doors.exits"),
     *("errors", "host", "host.linux", "host.marks", "host.processes"),
     *("host.workspaces", "ids", "lean", "letters"),
     *("letters.invisible", "main", "notices", "notices.mail"),
@@ -40,7 +40,7 @@ ROOM = {
     *("storage.sqlite.schema", "storage.sqlite.scratch"),
     *("tools.offers", "tools.own_ids"),
     *("storage.sqlite.store", "storage.sqlite.transaction", "storage.statements", "tools", "tools.advice"),
-    *("tools.fields", "tools.pages", "tools.registry", "tools.replies", "tools.schema", "tools.session", "tools.text"),
+    *("tools.fields", "tools.replies", "tools.schema", "tools.session", "tools.text"),
 }
 BUS = {
     "bus",
@@ -54,19 +54,21 @@ BUS = {
 }
 NOTICES = {"notices", "notices.activity", "notices.events", "rooms.log", "host.paths", "warnings"}
 LEAN = {
-    ("state",): ROOM | {"doors.cli.catalogue.rooms", "doors.cli.rooms", "tools.turns_view"},
+    ("state",): ROOM
+    | {"doors.cli.catalogue.rooms", "doors.cli.paging", "doors.cli.rooms", "doors.cli.tables"}
+    | {"tools.pages", "tools.turns_view"},
     ("send", "m"): ROOM
     | BUS
-    | {"doors.cli.catalogue.talk", "doors.cli.messages", "doors.cli.statusline", "doors.cli.talk", "tools.bus_view"},
+    | {"doors.cli.catalogue.talk", "doors.cli.messages", "doors.cli.sending", "tools.bus_view"},
     ("agent", "reserve", "src/x"): ROOM
     | NOTICES
     | {"doors.cli.catalogue.agents", "doors.cli.scopes"}
     | {"scopes", "scopes.overlaps", "scopes.refusals", "scopes.reservations"}
-    | {"tools.scopes", "tools.scopes_view"},
+    | {"tools.pages", "tools.registry", "tools.scopes", "tools.scopes_view"},
 }
 # What a short command does without, because it takes longer to import than the command takes to run.
 UNNEEDED = {"argparse", "enum", "gettext", "importlib.util", "json", "locale", "re", "select", "signal"}
-UNNEEDED |= {"datetime", "threading", "typing"}
+UNNEEDED |= {"datetime", "importlib", "threading", "typing", "warnings"}
 
 
 @pytest.fixture

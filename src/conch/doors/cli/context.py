@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from functools import cached_property, lru_cache
-from importlib import import_module
 
 from conch.agents.records import read_label
 from conch.app import App, open_app
 from conch.calls import Call
 from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownRoom, some_of
-from conch.lean import TYPE_CHECKING, Any, TextIO
+from conch.lean import TYPE_CHECKING, Any, TextIO, import_module
 from conch.tools import fields
-from conch.tools.registry import run_tool
 from conch.tools.replies import Delivered, Reply
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
@@ -133,6 +131,8 @@ class Context:
 
     def tool(self, address: str, call: Call | None = None, /, **arguments: Any) -> Reply:
         """Run a tool of the MCP server, with the same checks. An address is `turns.join_path`, for example."""
+        from conch.tools.registry import run_tool  # not every command needs it
+
         group, _, name = address.partition(".")
         tool = next(tool for tool in import_module(f"conch.tools.{group}").TOOLS if tool.name == name)
         if self._speaks_for is not None:

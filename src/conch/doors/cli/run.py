@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 
 import conch
 from conch.app import App, open_app
@@ -18,7 +17,7 @@ from conch.doors.cli.output import Report, abandon_stream, failure, give_up, pre
 from conch.doors.cli.parser import Words, parse_options, split_words
 from conch.doors.exits import USAGE, status_after
 from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, StoreError, find_lack
-from conch.lean import Any
+from conch.lean import Any, import_module
 
 Servers = Mapping[str, Callable[[App, Any], int]]
 """Commands that other doors run: each gets the application and its options, and returns the exit status."""

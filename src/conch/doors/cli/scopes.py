@@ -7,8 +7,6 @@ import os
 from conch.agents.records import label
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, as_report, local_moments, moment_text
-from conch.doors.cli.paging import page, rows, with_more
-from conch.doors.cli.tables import table
 from conch.errors import ConchError
 from conch.host.paths import parse_scope, respell
 from conch.lean import TYPE_CHECKING, Any
@@ -107,6 +105,8 @@ def release_all(context: Context) -> Report:
 
 
 def status(context: Context) -> Report:
+    from conch.doors.cli.paging import page, rows  # reserving is frequent and needs neither pages nor tables
+
     options = context.options
     if options.scope is not None:
         return _overlapping(context, from_here(context, options.scope, "path"))
@@ -117,6 +117,8 @@ def status(context: Context) -> Report:
 
 
 def _overlapping(context: Context, path: str | None) -> Report:
+    from conch.doors.cli.paging import page, rows
+
     caller = context.caller
     found = context.app.reservations.check(caller, context.room_id, path or "", context.options.after, rows(context))
 
@@ -133,6 +135,8 @@ def reservations(found: Sequence[Reservation]) -> Report:
 
 
 def _table(found: list[Object]) -> str:
+    from conch.doors.cli.tables import table
+
     cells = [
         (
             _scope(r),
@@ -180,6 +184,8 @@ def _payload(options: Any) -> Object:
 
 
 def inbox(context: Context) -> Report:
+    from conch.doors.cli.paging import with_more
+
     options = context.options
     context.session.is_bounded = options.limit is None
     given = {"state": options.state, "limit": options.limit, "bead_id": options.bead, "after": options.after}

@@ -1,4 +1,4 @@
-"""The commands for talking: send, read, ask, answer, questions, search."""
+"""The commands for talking: read, ask, answer, questions, search. For send, see `sending.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from itertools import islice
 
 from conch.agents.records import label
 from conch.bells.waits import FOREVER, Pause
-from conch.bus.drafts import check_outbox
 from conch.bus.stream import Message, wait_on_topic
 from conch.calls import Call
 from conch.clock import to_seconds
@@ -18,7 +17,6 @@ from conch.doors.cli.interruptions import Interruptions
 from conch.doors.cli.messages import (
     MARGIN,
     Place,
-    find_message,
     find_question,
     hit_text,
     message_texts,
@@ -31,12 +29,11 @@ from conch.doors.cli.output import Report, as_report, clean, failure, give_up, w
 from conch.doors.cli.paging import fitting, page, rows, with_more
 from conch.doors.cli.statusline import TICK_SECONDS, StatusLine
 from conch.doors.cli.tables import table
-from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain, some_of
+from conch.errors import Cancelled, StoreError, StoreUnavailable, StoreUncertain, some_of
 from conch.lean import TYPE_CHECKING
-from conch.tools import bus_view, fields
+from conch.tools import bus_view
 from conch.tools.fields import parse_cursor
 from conch.tools.replies import Delivered, Delivery, Object
-from conch.tools.schema import check_arguments
 from conch.tools.text import behind_margin, one_line
 
 if TYPE_CHECKING:
@@ -47,52 +44,11 @@ if TYPE_CHECKING:
     from conch.storage.base import Row
 
 
-_OUTBOX = fields.takes(outbox={"type": "array", "items": {"type": "object"}})
 _MOST_MESSAGES = 1_000
 _DEFAULT_MESSAGES = 100
 _FEW_QUESTIONS = 50
 _MOST_PEERS = 100
 _WINDOW_SECONDS = 3_600
-
-
-def send(context: Context) -> Report:
-    topic_id = context.topic_id
-    outbox = [_outgoing(context, topic_id)]
-    check_arguments("conch send", _OUTBOX, {"outbox": outbox})
-    sent = context.app.messages.send(context.join_topic(topic_id), check_outbox(outbox, context.app.settings))
-    warnings = [_warning(each) for each in bus_view.sent_warnings(context.app.peers, topic_id, sent)]
-    if sent[0].is_repeated and context.app.topics.find(topic_id).status == "closed":  # a new one would be refused
-        warnings.append(bus_view.topic_closed())
-    message = bus_view.message(sent[0].message)
-    verb, who = "Already sent" if sent[0].is_repeated else "Sent", sent[0].message.sender_label
-    lines = [f"{verb} as {who}, number {message['seq']}."]
-    lines += [f"Warning: {one_line(warning['message'])}" for warning in warnings]
-    return Report({"message": message, "warnings": warnings}, "\n".join(lines))
-
-
-def _outgoing(context: Context, topic_id: str) -> Object:
-    options = context.options
-    item: Object = {"content_markdown": read_text(options.text), "message_type": options.type}
-    if options.reply_to is not None:
-        item["reply_to"] = find_message(context, topic_id, options.reply_to)
-        if item["reply_to"] is None:
-            raise InvalidArgument(f"There is no message number {options.reply_to} on this topic.", field="reply_to")
-    if options.to:
-        known = context.app.peers.find_called(topic_id, set(options.to))
-        item["metadata"] = {"to": [known[to].name if to in known else to for to in options.to]}
-    if options.key is not None:
-        item["client_message_id"] = options.key
-    return item
-
-
-def _warning(warning: Object) -> Object:
-    """The same warning in the words of the command line."""
-    message = warning["message"]
-    if warning["code"] == "UNKNOWN_ADDRESSEE":
-        message += " `conch topics show` lists the names."
-    elif warning["code"] == "ALREADY_SENT":
-        message = f"#{warning['context']['seq']} was already sent with this key, so nothing was sent."
-    return {**warning, "message": message}
 
 
 # -- reading

@@ -7,9 +7,9 @@ start many times a day.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 
 from conch.doors.cli.command import Command, Group
+from conch.lean import import_module
 
 # The headings of the overview, and the first words of the commands that have two.
 TURNS = Group("taking turns")

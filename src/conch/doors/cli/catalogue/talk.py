@@ -10,7 +10,7 @@ COMMANDS = grouped(
     TALK,
     Command(
         "send",
-        "talk.send",
+        "sending.send",
         "send a message to the others",
         "Send a message to the room's home topic. You do not need the stick.",
         (
