@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import threading
     from typing import Any, Literal, NamedTuple, NoReturn, ParamSpec, Protocol, Self, TextIO, TypeGuard, TypeVar
 else:
-    from collections import _tuplegetter
+    from _collections import _tuplegetter
 
     class _Anything:
         """Stands in for a type. Python does not evaluate our annotations, but it does evaluate type aliases."""
@@ -41,7 +41,7 @@ else:
         def __new__(meta, name, bases, body):
             fields = tuple(body.get("__annotations__", ())) if bases else ()
             if fields:
-                body["_defaults"] = tuple(body[field] for field in fields if field in body)
+                body["_field_defaults"] = {field: body[field] for field in fields if field in body}
                 body["_fields"] = body["__match_args__"] = fields
                 body |= {field: _tuplegetter(place, None) for place, field in enumerate(fields)}
             return super().__new__(meta, name, bases or (tuple,), {"__slots__": (), **body})
@@ -51,12 +51,17 @@ else:
 
     def _in_order(cls, values, named):
         """The values of all fields. None if they are not right, for the compiled constructor to say why."""
-        fields, defaults = cls._fields, cls._defaults
+        fields = cls._fields
         rest = fields[len(values) :]
-        given = dict(zip(fields[len(fields) - len(defaults) :], defaults, strict=True)) | named
-        if len(values) > len(fields) or any(name not in given for name in rest) or any(n not in rest for n in named):
-            return None
-        return (*values, *map(given.__getitem__, rest))
+        for name in named:
+            if name not in rest:
+                return None
+        given = cls._field_defaults | named
+        for name in rest:
+            if name not in given:
+                return None
+        ordered = (*values, *map(given.__getitem__, rest))
+        return ordered if len(ordered) == len(fields) else None
 
     class NamedTuple(metaclass=_Fields):
         """Like `typing.NamedTuple`, but a class compiles its constructor only once it has been called often.
@@ -72,7 +77,7 @@ else:
                     return tuple.__new__(cls, ordered)
             names = ", ".join(cls._fields)
             create = eval(f"lambda _cls, {names}: _new(_cls, ({names},))", {"_new": tuple.__new__})
-            create.__defaults__ = cls._defaults
+            create.__defaults__ = tuple(cls._field_defaults.values())
             cls.__new__ = create  # later calls go straight to the compiled constructor
             return create(cls, *values, **named)
 

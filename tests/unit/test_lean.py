@@ -40,6 +40,7 @@ def test_fields_are_given_by_place_or_by_name_and_may_have_defaults(kind: typing
     assert kind("ada").age == 7
     assert kind("ada").next_age == 8
     assert kind._fields == ("name", "age")
+    assert kind._field_defaults == {"age": 7}
 
 
 @pytest.mark.parametrize("values, named", [((), {}), (("a", 1, 2), {}), (("a",), {"size": 1}), (("a",), {"name": "b"})])
