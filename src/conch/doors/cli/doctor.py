@@ -162,7 +162,7 @@ def _other_stores(context: Context) -> list[_Finding]:
     usual = without.store.describe()
     without.close()
     if not exported or context.app.store.describe() == usual or not os.path.exists(usual):
-        return [_Finding("stores", "ok", "one store is in use")]
+        return [_Finding("stores", "ok", "there is no second store")]
     advice = (
         "A harness that does not pass the variable on uses the other store. Export it for the harness, or unset it."
     )

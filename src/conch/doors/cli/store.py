@@ -91,7 +91,9 @@ def restore(context: Context) -> Report:
         said += f" What was there before is in {one_line(kept)}."
     if problems:
         return failure(
-            "verification_failed", f"{said} But it has problems: {problems[0]}", {**data, "problems": problems}
+            "verification_failed",
+            f"{said} But the restored store has problems: {problems[0]}",
+            {**data, "problems": problems},
         )
     return Report(data, f"{said} No problems found.")
 

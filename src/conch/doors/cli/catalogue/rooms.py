@@ -65,8 +65,8 @@ COMMANDS = grouped(
         "what happened in the room",
         "Show the room's timeline: claims, handoffs, takeovers, notes, messages of the home "
         "topic, reservations, and notices with their state. Without --after you see the "
-        "latest entries, oldest first. --follow runs until you interrupt it; with --json it "
-        "prints one object per line.",
+        "latest entries, oldest first. --follow runs until you interrupt it or the room is "
+        "closed; with --json it prints one object per line.",
         (
             flag("--after", "CURSOR", "only entries after this cursor or event number; 0: all"),
             LIMIT._replace(help="at most this many (default: 50, or as many as fit into 32 KB)"),
