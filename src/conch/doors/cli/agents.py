@@ -299,8 +299,10 @@ def _must_confirm(context: Context, room: Room | None, name: str) -> bool:
 
 def _resume(context: Context, room_id: str, name: str, confirmed: bool) -> Report:
     adopted = context.app.adoption.adopt(context.caller, room_id, name, _ANYWHERE, confirmed)
-    evidence = adopted.evidence
-    return _report(adopted.agent.agent_id, adopted.agent.name, "adopted", f"{evidence.reason}: {evidence.summary}")
+    agent, evidence = adopted.agent, adopted.evidence
+    report = _report(agent.agent_id, agent.name, "adopted", f"{evidence.reason}: {evidence.summary}")
+    now = f"You are now {agent.label}. You have its reservations and notices."
+    return report._replace(text=f"{now} {one_line(evidence.summary)}")
 
 
 def _may_ask(context: Context) -> bool:
@@ -330,7 +332,7 @@ def _begin(context: Context, room_id: str, name: str | None, reason: str) -> Rep
 
 def _report(agent_id: str, name: str, action: str, reason: str) -> Report:
     data = {"agent_id": agent_id, "name": name, "action": action, "reason": reason}
-    return Report(data, f"You are {label(agent_id, name)}, {action}. {one_line(reason)}")
+    return Report(data, f"You are {label(agent_id, name)}. {one_line(reason)}")
 
 
 def _undecided(candidates: list[Candidate]) -> DecisionNeeded:
