@@ -20,7 +20,7 @@ Found = TypeVar("Found")
 FOREVER = float("inf")
 RETRY_SECONDS = 0.5  # first pause before a store that did not answer is asked again; a ring ends it early
 _LONGEST_RETRY_SECONDS = 8.0  # the pause doubles up to this
-PASSING: tuple[type[StoreError], ...] = (StoreBusy, StoreUnavailable, StoreUncertain)
+TEMPORARY: tuple[type[StoreError], ...] = (StoreBusy, StoreUnavailable, StoreUncertain)
 
 
 class Pause:
@@ -56,14 +56,15 @@ def wait_for(
     linger: float = LINGER_SECONDS,
     polls: tuple[float, float] = (1.0, 1.0),
     renewal: float = FOREVER,
-    passing: tuple[type[StoreError], ...] = PASSING,
+    temporary: tuple[type[StoreError], ...] = TEMPORARY,
     has_answered: bool = True,
 ) -> Found | None:
     """Call `look` until it returns something, and return that. When the time is up, return what the last look returns.
 
     It looks when a bell rings. If bells cannot be heard, it looks at intervals that grow from the first of `polls` to
-    the second. Every `renewal` seconds it renews the caller's presence. Errors in `passing` are retried until the time
-    is up, then raised. If the store has never answered, they are raised at once, unless it is only busy.
+    the second. Every `renewal` seconds it renews the caller's presence. After `temporary` errors it looks again until
+    the time is up, then raises them. Without `has_answered`, it raises them at once until a look has succeeded, unless
+    the store was only busy or interrupted the look.
     """
     deadline = time.monotonic() + seconds
     poll, longest_poll = polls
@@ -83,7 +84,7 @@ def wait_for(
                 found = look(pause)
                 has_answered, retry = True, RETRY_SECONDS
                 pause.rung = pause.ended = False
-            except passing as trouble:
+            except temporary as trouble:
                 if pause.is_last or not (has_answered or isinstance(trouble, (StoreBusy, StoreInterrupted))):
                     raise
                 found, pause.seconds = None, retry

@@ -33,15 +33,15 @@ class Verification(NamedTuple):
 def verify_store(store: Store) -> Verification:
     """Check everything and change nothing. All rows are read in one view of the store, so writers do not matter."""
     problems, checks, rooms = store.integrity_problems(), store.checks(), 0
-    passing = _find_passing(problems)
+    temporary = _find_temporary(problems)
     try:
         with store.read() as tx:
             tx.take_time()
             rooms, found = _replay(tx, problems)
             problems += found
             for check in checks:
-                problems += _run(tx, check, passing)
-    except passing:
+                problems += _run(tx, check, temporary)
+    except temporary:
         raise
     except StoreError as error:
         if not problems:
@@ -58,7 +58,7 @@ def _replay(tx: Transaction, problems: list[Problem]) -> tuple[int, list[Problem
     return verify_rooms(tx)
 
 
-def _find_passing(problems: list[Problem]) -> _Errors:
+def _find_temporary(problems: list[Problem]) -> _Errors:
     """The errors that say nothing about the store, so the caller tries again.
 
     On a server, a missing table looks like an interruption, so with a changed schema an interruption does not count.
@@ -66,12 +66,12 @@ def _find_passing(problems: list[Problem]) -> _Errors:
     return (StoreBusy,) if any(problem.kind == "schema" for problem in problems) else (StoreBusy, StoreInterrupted)
 
 
-def _run(tx: Transaction, check: Check, passing: _Errors) -> list[Problem]:
+def _run(tx: Transaction, check: Check, temporary: _Errors) -> list[Problem]:
     parameters = {"most_vectors": MOST_VECTORS} if ":most_vectors" in check.query else {}
     try:
         with closing(tx.scan(check, **parameters)) as rows:
             return [_to_problem(check, row) for row in islice(_broken(check, rows), _MOST_PER_CHECK)]
-    except passing:
+    except temporary:
         raise
     except StoreError as error:
         return [_unchecked(check.table, f"Not checked: {check.sentence!r}. {error.message}")]

@@ -1,4 +1,4 @@
-"""Keeps the lease of an agent that uses only the command line, while its harness or shell lives.
+"""Keeps the lease of an agent that got the stick from a command, while its harness or shell lives.
 
 A command ends, but its agent goes on and holds the stick. So the command starts a small process, the guardian, which
 renews the lease. It ends by itself when the lease is over, or when the agent's process or the store is gone.
@@ -16,7 +16,7 @@ from contextlib import suppress
 from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.bells.base import room_channel
-from conch.bells.waits import FOREVER, PASSING, Pause, wait_for
+from conch.bells.waits import FOREVER, TEMPORARY, Pause, wait_for
 from conch.calls import Call
 from conch.doors.cli.output import local_moments
 from conch.errors import ConchError, StoreFull, StoreReadOnly, StoreReplaced
@@ -164,10 +164,10 @@ class _Guardian:
 
         A full or read-only disk counts as temporary, because it may be repaired before the lease lapses.
         """
-        passing = (*PASSING, StoreFull, StoreReadOnly)
+        temporary = (*TEMPORARY, StoreFull, StoreReadOnly)
         with suppress(ConchError):
             wait_for(
-                self._app.bell, [room_channel(self._turn["room_id"])], self._look, FOREVER, Call(), passing=passing
+                self._app.bell, [room_channel(self._turn["room_id"])], self._look, FOREVER, Call(), temporary=temporary
             )
 
     def _look(self, pause: Pause) -> str | None:
