@@ -33,7 +33,7 @@ def import_data(context: Context) -> Report:
 def _text(file: str, outcome: Outcome, is_dry_run: bool) -> str:
     rows = [(what, str(outcome.added.get(what, 0)), str(outcome.known.get(what, 0))) for what in outcome.kinds]
     lines = [f"{one_line(file)} belongs to {outcome.source}.", "", table(("", "NEW", "ALREADY HERE"), rows)]
-    lines += _told(outcome.changes)
+    lines += _change_lines(outcome.changes)
     if is_dry_run:
         lines += ["", "This was a dry run: nothing was changed. Run the command again without --dry-run."]
     elif not any(outcome.added.values()):
@@ -41,7 +41,7 @@ def _text(file: str, outcome: Outcome, is_dry_run: bool) -> str:
     return "\n".join(lines)
 
 
-def _told(changes: Sequence[Change]) -> list[str]:
+def _change_lines(changes: Sequence[Change]) -> list[str]:
     if not changes:
         return []
     lines = ["", "Changed or left out:"]

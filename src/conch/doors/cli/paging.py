@@ -1,6 +1,7 @@
 """Long lists on the command line: one command prints as much as fits into a reply, and says how to go on.
 
-What is measured is what is printed: the text, or with `--json` the object. `--limit` asks for more, however long it is.
+What is measured is what is printed: the text, or with `--json` the object. With `--limit`, that
+many items are printed, however long they are.
 """
 
 from __future__ import annotations

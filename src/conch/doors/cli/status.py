@@ -38,7 +38,7 @@ _GAP = "  "
 _WIDEST_HEAD = 80  # columns; on a wide terminal, the right end of the head stays near the rest
 _NARROW = 60  # columns; below that, a line of three parts becomes three lines
 _LONGEST_TEXT = 120  # characters of what an agent wrote
-_DAY_HOURS = 48
+_TWO_DAYS_IN_HOURS = 48
 _WHY = {
     "owner_gone": "has the stick and is gone",
     "owner_timeout": "has the stick and has let its lease lapse",
@@ -310,4 +310,4 @@ def _span(microseconds: int) -> str:
         return f"{seconds} s"
     if hours < 1:
         return f"{minutes} min"
-    return f"{hours} h {minutes % 60:02d} min" if hours < _DAY_HOURS else f"{hours // 24} days"
+    return f"{hours} h {minutes % 60:02d} min" if hours < _TWO_DAYS_IN_HOURS else f"{hours // 24} days"
