@@ -28,7 +28,7 @@ class Rung(NamedTuple):
     state: Literal["queued", "ambiguous", "failed"]
     why: str = ""
     has_ended: bool = False
-    """Whether the agent has worked on it, and stopped again."""
+    """The alarm runs the agent in the background, and that run is over, if it ever began."""
 
 
 Ring = Callable[[Alarm], Rung]
@@ -52,7 +52,7 @@ def ring_claude(alarm: Alarm) -> Rung:
         try:
             wire.sendall(lines.encode())
         except OSError as problem:
-            return Rung("ambiguous", f"its socket broke off: {problem.strerror or problem}")
+            return Rung("ambiguous", f"the connection to its socket was lost: {problem.strerror or problem}")
     return Rung("queued")
 
 
