@@ -42,7 +42,7 @@ WAIT_SECONDS: Object = {
     "type": "integer",
     "minimum": 0,
     "maximum": LARGEST,
-    "description": "At most 60. 0: do not wait.",
+    "description": "Default 60. 0: do not wait.",
 }
 
 HANDOFF: Object = {
