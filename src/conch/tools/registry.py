@@ -78,7 +78,7 @@ def _check(tool: Tool, schema: Object, session: Session, arguments: Object) -> O
 
 
 def _find_fence(tool: Tool, session: Session, arguments: Object) -> ConchError | None:
-    """The refusal of the turn in these arguments, whatever else is wrong with them.
+    """The refusal of a call whose turn is over, whatever else is wrong with its arguments.
 
     A caller whose turn is over must stop. An error about its handoff would make it fix the handoff and try again.
     """

@@ -32,7 +32,7 @@ _MIME = "text/plain"
 
 
 class Sight(NamedTuple):
-    """Enough of a resource to see a change in it, and the bells that ring for one."""
+    """Enough of a resource to see a change in it, and the bells that ring for a change."""
 
     sign: object
     channels: Sequence[str]

@@ -312,7 +312,7 @@ class Session:
         return reply._replace(delivery=QueuedDelivery(self.replies, "mail", sent=add, retracted=drop))
 
     def mail_of_command(self, delivered: Delivered) -> Mail | None:
-        """The same for a command, even if the command did not need to know its caller."""
+        """What waits for the caller of a command, even if the command did not need to know its caller."""
         return self.mail(delivered, [], can_wait=True)
 
     def _look_for_mail(self, delivered: Delivered, before: list[Settled], seen: Answered | None) -> Mail | None:

@@ -166,7 +166,7 @@ def your_turn(wait: Wait) -> Object:
 
 
 def last_handoff(event: Event | None) -> Object | None:
-    """The handoff that the agent before had to go on from; None if there was none yet."""
+    """The last handoff in the room, for an agent that took over; None if no agent has handed over yet."""
     if event is None:
         return None
     return {"event_seq": event.event_seq, "from_agent_id": event.from_agent_id, "handoff": event.handoff}
