@@ -183,7 +183,7 @@ export class Lanes {
   }
 }
 
-const ENDS = { released: "released", passed: "passed on", taken_over: "taken over", returned: "taken back", closed: "the room was closed", resumed: "resumed" };
+const ENDS = { released: "released", passed: "passed on", taken_over: "taken over", returned: "taken back", kicked: "removed from the room", closed: "the room was closed" };
 
 /** How a turn ended, in words. */
 export const outcome = (turn) => {
