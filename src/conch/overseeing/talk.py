@@ -19,9 +19,9 @@ class TopicLine(NamedTuple):
     closed_at: int | None
     close_reason: str | None
     last_seq: int
-    """How many messages it has."""
+    """The number of its last message, even if that was pruned; 0 if it had none."""
     updated_at: int
-    """When the last message came."""
+    """When the last message came, or when the topic was created."""
     room_id: str | None
     """The room whose home topic it is."""
 

@@ -15,7 +15,7 @@ _REFUSAL: Object = {
     "properties": {
         "error": {"type": "string", "description": "A code, the same as at every other door."},
         "message": {"type": "string", "description": "What happened, and what to do."},
-        "field": {"type": "string", "description": "What is wrong with the request."},
+        "field": {"type": "string", "description": "The part of the request that is wrong."},
     },
 }
 _DONE: Object = {"type": "object", "required": ["now"], "properties": {"now": {"type": "string"}}}

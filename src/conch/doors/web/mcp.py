@@ -1,8 +1,8 @@
 """MCP over HTTP at `/mcp`: the same tools as `conch mcp`, served by the official SDK.
 
 Each MCP session is one agent, which is gone when the session ends. The stateless form of the protocol has no sessions.
-There, an agent is a name in the address (`/mcp?agent=NAME`), or else everything that one client program sends. Such an
-agent may always call again, so only its silence shows that it is gone.
+There, the name in the address says which agent calls (`/mcp?agent=NAME`). Without one, all calls of one client program
+are one agent. Such an agent may always call again, so only its silence shows that it is gone.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ function roomRow(room) {
     <p>${visible(room.sentence)}</p>
     ${alerts(room, () => html`<a class="button" href=${roomAddress(room.room_id)}>Open</a>`)}
     <div class="row">${room.members.map((member) => memberChip(member, room))}
-      ${room.gone ? html`<small>${count(room.gone, "more is", "more are")} gone</small>` : nothing}</div></li>`;
+      ${room.gone ? html`<small>${count(room.gone, "more is", "more are")} gone or silent</small>` : nothing}</div></li>`;
 }
 
 function memberChip(member, room) {

@@ -5,7 +5,7 @@ import { get } from "../api.js";
 import { question } from "../dialog.js";
 import { Refresh } from "../parts/refresh.js";
 import { roomAddress, topicAddress } from "../router.js";
-import { count, visible } from "../text.js";
+import { visible } from "../text.js";
 
 const PAGE = 100;
 
@@ -61,5 +61,5 @@ function topicRow(topic) {
   return html`<li><div class="row"><h2 class="title"><a href=${topicAddress(topic.topic_id)}>${visible(topic.name)}</a></h2>${topic.shown_path ? html`<span class="path soft">${visible(topic.shown_path)}</span>` : nothing}
     ${topic.room_id ? html`<a class="pill" href=${roomAddress(topic.room_id)}>room</a>` : nothing}
     ${topic.status === "closed" ? html`<span class="pill">closed</span>` : nothing}
-    <span class="grow"></span><small>${count(topic.last_seq ?? 0, "message")}${topic.last_at ? html`, the last <time-span since=${topic.last_at}></time-span> ago` : nothing}</small></div></li>`;
+    <span class="grow"></span><small>${topic.last_seq ? html`last message #${topic.last_seq}, <time-span since=${topic.last_at}></time-span> ago` : "no messages"}</small></div></li>`;
 }

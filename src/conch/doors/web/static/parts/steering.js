@@ -32,7 +32,7 @@ export class Steering {
 
   async reserve() {
     const given = await question({
-      title: "Reserve a path", text: "Until you release it or it expires, no agent can reserve it.",
+      title: "Reserve a path", text: "No agent can reserve it until you release it or it expires. But if you do nothing for a while, an agent may take it over.",
       fields: [{ name: "scope", label: "Path in the workspace", hint: "A file, a folder, or folder/*" },
         { name: "ttl_minutes", label: "For", kind: "choice", value: "120", choices: [["30", "30 minutes"], ["120", "2 hours"], ["480", "8 hours"]] },
         { name: "bead_id", label: "Work item", optional: true }], yes: "Reserve",
