@@ -113,7 +113,7 @@ def read_mail(
     statement, given = query = mail_query(agent_id, topic_id, through, ids, brought, asked)
     found = None
     if seen and seen[0][1]["agent_id"] == agent_id:
-        if seen[0] == query or not has_mail(seen):  # then nothing waits besides what this reply returns either
+        if seen[0] == query or not has_mail(seen):  # nothing waits at all, so nothing besides this reply
             found = _by_kind(seen[1])
         elif seen[0] == mail_query(agent_id, brought=brought, asked=asked):
             found = _besides(_by_kind(seen[1]), topic_id, through, ids)

@@ -20,7 +20,7 @@ _MOST_ENDS = 10_000
 
 class Lapses(NamedTuple):
     processes: tuple[Process, ...]
-    """Those of the members of open rooms. Without one, only the time since a member's last call counts."""
+    """Those of the members of open rooms. For a member without one, only the time since its last call counts."""
     seconds: float | None
     """Until the next time runs out: a lease, a claim, a reservation, a question, a notice, or a member's silence."""
 
@@ -48,11 +48,11 @@ class Ends:
         self._ended: dict[Process, int] = {}
 
     def watch(self, processes: Iterable[Process]) -> None:
-        """From now on, these are watched, and no others. One that has ended before ended at an unknown time."""
+        """Watch these processes from now on, and no others. If one has ended already, nobody knows when."""
         self._running = frozenset(each for each in processes if each in self._running or check(each) == "alive")
 
     def notice(self, now: int) -> None:
-        """Some of those that are watched have just ended."""
+        """Look which of the watched processes have ended, and record that they ended now."""
         ended = [each for each in self._running if check(each) == "gone"]
         self._running = self._running.difference(ended)
         for each in ended:

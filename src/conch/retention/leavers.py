@@ -31,7 +31,7 @@ class Left(NamedTuple):
 
 class Leavers:
     def __init__(self, store: Store, unseen_since: int, between: Callable[[], object]) -> None:
-        """They must have been seen last before `unseen_since`. `between` is called between two steps."""
+        """Forget agents that were last seen before `unseen_since`. `between` is called between two steps."""
         self._store = store
         self._unseen_since = unseen_since
         self._between = between

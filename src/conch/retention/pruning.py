@@ -57,7 +57,7 @@ class _Place(NamedTuple):
 
 
 class Pruning:
-    """What can be deleted now that is older than `age`, and deleting it."""
+    """Finds what is older than `age` and can be deleted, and deletes it."""
 
     def __init__(self, store: Store, age: int, between: Callable[[], object] = lambda: None) -> None:
         """`between` is called between two steps, while nobody waits."""
@@ -119,7 +119,7 @@ class Pruning:
     # -- what can go
 
     def _topics(self, tx: Transaction) -> list[_Place]:
-        """Every topic, with the last of its oldest messages that are all old, read and done with."""
+        """Every topic, and how far it can be pruned: up to its first message that is young, unread or not done with."""
         return [self._topic(tx, row) for row in tx.all("topics_with_numbers")]
 
     def _topic(self, tx: Transaction, row: Row) -> _Place:
@@ -137,7 +137,7 @@ class Pruning:
         return _Place(topic_id, pruned, max(pruned, place - 1), last)
 
     def _rooms(self, tx: Transaction) -> list[_Place]:
-        """Every room, with the last of its events that are old and that the room no longer needs."""
+        """Every room, and how far its log can be pruned: up to the first event that is young or that the room needs."""
         places = []
         for row in tx.all("rooms_with_checkpoints"):
             kept = tx.one("first_kept_event", room_id=row["room_id"], after=row["pruned"], cutoff=self.cutoff)

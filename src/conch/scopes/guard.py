@@ -40,7 +40,7 @@ class Guard:
     def judge(self, agent_id: str | None, paths: list[str], is_strict: bool = False) -> list[Objection]:
         """The objections to a change of these files by an agent, which may have no id yet. It changes nothing.
 
-        If it is strict, a policy that only warns counts as one that forbids.
+        With `is_strict`, a policy that only warns counts as one that forbids.
         """
         return [objection for path in paths for objection in self._judge(agent_id, path, is_strict)]
 

@@ -327,7 +327,7 @@ def _extend(tx: Transaction, mine: Reservation, given: str, expires_at: int, bea
 def _record_incursions(
     tx: Transaction, snapshot: Snapshot, caller: Caller, scope: str, blocking: list[Held], granted: bool
 ) -> bool:
-    """Send each owner an INCURSION: its reservation was taken over, or it stopped the newcomer.
+    """Send each owner an INCURSION: its reservation was taken over, or the newcomer ran into it.
 
     Returns whether all owners got it. An owner that already got too many from the newcomer gets none about a refusal.
     """
