@@ -37,10 +37,10 @@ def note_change() -> None:
 def retry_interrupted(request: Callable[[], Answer]) -> Answer:
     """Run a whole request of a door, and run it again if the store interrupted it.
 
-    Apart from waits, this is the only retry. A request makes its one change in its last transaction, and everything
-    before that can be repeated safely. A change that may have been committed is never repeated: it raises
-    StoreUncertain, and the caller decides. Any other trouble with the store says that nothing was changed, if that is
-    true for the whole request. Only this function knows that.
+    Besides this, only waits and the stores themselves try again. A request makes its one change in its last
+    transaction, and everything before that can be repeated safely. A change that may have been committed is never
+    repeated: it raises StoreUncertain, and the caller decides. Any other trouble with the store says that nothing was
+    changed, if that is true for the whole request. Only this function knows that.
     """
     if _request.is_running:  # a part of a request, which is retried alone
         return _retry(request)

@@ -2,7 +2,7 @@
 
 ConchError
 +-- InvalidArgument ............ invalid_argument         a field is missing, of the wrong type or out of range
-|   +-- LimitExceeded .......... limit_exceeded           a text is longer than a setting allows
+|   +-- LimitExceeded .......... limit_exceeded           a text or a list is too long
 |   +-- InvalidHandoff ......... invalid_handoff          the handoff lacks a field, or a field is wrong
 +-- InvalidSetting ............. invalid_setting          a CONCH_* variable has an invalid value
 +-- UnknownRoom ................ unknown_room
@@ -82,7 +82,7 @@ def _bounded(text: str) -> str:
 class ConchError(Exception):
     """A refusal: a code for programs, a message for readers, and details for both.
 
-    The message says what happened and why. Only the advice names tools or commands, because each door has its own.
+    The message says what happened and why. What to do next is in the advice if the doors have different words for it.
     """
 
     code = "internal_error"

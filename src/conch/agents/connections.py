@@ -117,7 +117,7 @@ def continued_agent(tx: Transaction, connection: Connection, linked: list[str]) 
     That is the agent of the same client's last connection, if it has ended, or else a `linked` agent that only commands
     have used. An agent with a living connection is never continued.
     """
-    below = _ended_last(tx.all("connections_below", parents=[connection.parent]))
+    below = _latest_first(tx.all("connections_below", parents=[connection.parent]))
     ended = [row["agent_id"] for row in below if row["client_name"] == connection.client_name and not _is_live(row)]
     connected = {row["agent_id"] for row in below}
     proposed = [*ended, *(agent_id for agent_id in linked if agent_id not in connected)]
@@ -127,7 +127,7 @@ def continued_agent(tx: Transaction, connection: Connection, linked: list[str]) 
 
 def connections_below(tx: Transaction, parent: str) -> list[Served]:
     """The connections below a process: the open ones, then those that have ended, the latest first."""
-    rows = _ended_last(tx.all("connections_below", parents=[parent, _OVERRIDE + parent]))
+    rows = _latest_first(tx.all("connections_below", parents=[parent, _OVERRIDE + parent]))
     found = [
         Served(row["client_name"], row["agent_id"], _is_live(row), row["parent"].startswith(_OVERRIDE)) for row in rows
     ]
@@ -148,7 +148,7 @@ def _is_live(row: Row) -> bool:
     return row["closed_at"] is None and processes.check(recorded_process(row)) != "gone"
 
 
-def _ended_last(rows: list[Row]) -> list[Row]:
+def _latest_first(rows: list[Row]) -> list[Row]:
     """The connections, the last to end first. A connection without a recorded end comes before all others."""
     return sorted(
         rows, key=lambda row: (row["closed_at"] is None, row["closed_at"] or 0, row["opened_at"]), reverse=True

@@ -160,7 +160,7 @@ def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
 
 
 def require_itself(store: Store, caller: Caller, signals: Signals, active_ms: int) -> None:
-    """InvalidArgument if this agent is not the process that shows these signals, and that process may not act as it.
+    """InvalidArgument if the process that shows these signals is not this agent and may not act as it.
 
     Any process may act under a name that a script or a person registered, as a script, or as an agent that is gone. An
     agent whose process is unknown counts as living for `active_ms` after its last call.

@@ -1,7 +1,8 @@
 """The bell of several machines: LISTEN and NOTIFY, and shared advisory locks that show which channels have listeners.
 
 One connection per process listens for all its ears. A thread owns it, because a connection that waits for
-notifications cannot do anything else. `listen` returns once the server knows the channels.
+notifications cannot do anything else. `listen` waits until the server knows the channels, for a few
+seconds at most.
 """
 
 from __future__ import annotations

@@ -344,7 +344,7 @@ def require_own_name(tx: Transaction, topic: Topic, caller: Caller, agent_name: 
     from conch.letters.names import begins_like, has_dot  # only a new name needs it
 
     if begins_like(agent_name, PERSON) and caller.session_kind != PERSON_SESSION:
-        message = f"Only a person at a terminal can take a name that begins with {PERSON}"
+        message = f"Only a person at a terminal can take a name that begins with {PERSON!r}."
         raise InvalidArgument(f"{message} Choose another name.", field="agent_name", reason="person")
     _ask_who_is_meant(tx, topic.topic_id, agent_name)
     named = tx.one("member_named", topic_id=topic.topic_id, name=agent_name) or tx.one("agent_named", name=agent_name)

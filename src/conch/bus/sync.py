@@ -105,9 +105,8 @@ class Messages:
         self._store = store
         self._bell = bell
         self._settings = settings
-        # For each peer: its cursor, and a later seq. All messages between the two are the peer's own. Messages never
-        # change, so they need not be read again. A peer with a long monologue would otherwise read all of it at every
-        # call.
+        # For each peer: its cursor, and a later seq. All messages between the two are the peer's own, and stay so.
+        # So they need not be read again: a peer with a long monologue would otherwise read all of it at every call.
         self._silences: dict[int | None, tuple[int, int]] = {}
         self._own_peers: dict[tuple[str, str], int] = {}  # of agents, by topic: probably still the same
         self._stores = 0

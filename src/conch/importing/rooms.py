@@ -62,7 +62,7 @@ def import_room(tx: Transaction, outcome: Outcome, settings: Settings, source: S
     tx.take_time()
     path = _path_of(row)
     if not os.path.isabs(path) or not path.isprintable():
-        outcome.change("room", path, "", "Its path is not an absolute path on this machine.")
+        outcome.change("room", path, "", "Its path is not absolute here, or has characters that cannot be printed.")
         return
     history = _History(source, row)
     history.forget(_known(tx, history.ids))
@@ -221,7 +221,7 @@ class _Writer:
             return AGENT_ID_RULE
         found = self._tx.one("find_agent", agent_id=agent)
         if found is not None:
-            return None if found["session_kind"] == _SESSION else "that an agent here has stays with that agent"
+            return None if found["session_kind"] == _SESSION else "cannot be used here if an agent here already has it"
         obstacle = find_obstacle(self._tx, agent)
         return None if obstacle is None else f"cannot be used here if it {obstacle.words}"
 
