@@ -29,7 +29,7 @@ _Result = TypeVar("_Result")
 
 _MOST_CALLS = 1_000  # of async code at the same time
 _ONE_WAIT = 25.0  # seconds of one call of a tool; a longer wait makes several
-# What a program can do after a refusal. Other steps need no method of a room.
+# What a program can do after a refusal. A step that is missing here names no method of a room.
 _STEPS = {
     "stop": "Stop changing files, and call wait() to get the next turn.",
     "await_takeover": "Call listen(): it says when you may take over.",
@@ -298,7 +298,7 @@ async def _in_thread(act: Callable[[Call], _Result]) -> _Result:
 
 @cache
 def _threads() -> Executor:
-    """Threads of our own: a few waiting agents would fill the event loop's, and no call could end their waits."""
+    """Threads of our own. In the event loop's few threads, waits would leave no room for the calls that end them."""
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(_MOST_CALLS, thread_name_prefix="conch")
