@@ -173,7 +173,7 @@ def test_on_a_terminal_a_person_is_asked(conch: Conch, lost: str, terminal: Call
 
     screen.type("y\n")
 
-    assert "You are human·amber-otter".encode() in screen.read_until(b"ended: 0.")
+    assert "You are now human·amber-otter".encode() in screen.read_until(b"ended: 0.")
 
 
 def test_on_a_terminal_a_person_decides_without_evidence_and_the_record_says_so(
@@ -186,7 +186,7 @@ def test_on_a_terminal_a_person_decides_without_evidence_and_the_record_says_so(
 
     screen.type("y\n")
 
-    assert b"adopted. person_decided" in b" ".join(screen.read_until(b"ended: 0.").split())
+    assert b"notices. A person decided, without evidence" in b" ".join(screen.read_until(b"ended: 0.").split())
     assert (
         "no unfinished work of claude·amber-otter".encode() in b" ".join(asked.split())
         and b"last seen at" in asked
@@ -281,4 +281,4 @@ def test_a_person_may_begin_afresh(conch: Conch, lost: str, terminal: Callable[[
 
     screen.type("\n")
 
-    assert b"registered" in screen.read_until(b"ended: 0.")
+    assert b"You chose to start fresh." in screen.read_until(b"ended: 0.")
