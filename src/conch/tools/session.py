@@ -324,10 +324,8 @@ class Session:
         question = self._question(agent_id, delivered)
         if question != last:
             mail = read_mail(self.app.store, *question[1:], seen=seen)
-            if mail.others and not self.offers(
-                "sync"
-            ):  # such a client can do nothing about messages that are not to it
-                mail = mail._replace(others=0)
+            if mail.others and not self.offers("sync"):
+                mail = mail._replace(others=0)  # such a client can do nothing about messages that are not to it
             if question[0] is not None:
                 self._last_look = question, mail
         return mail
