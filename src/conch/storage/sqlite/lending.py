@@ -11,6 +11,7 @@ from conch.storage.sqlite.headers import count_steps, is_ahead
 from conch.storage.sqlite.logs import Log
 from conch.storage.sqlite.places import OpenFiles, Users
 from conch.storage.sqlite.queue import Queue
+from conch.storage.statements import to_version
 
 _kept: list[sqlite3.Connection] = []  # must never be closed, see `Generation.close`
 
@@ -47,11 +48,11 @@ class Facts:
             self.start, self.schema, self.epoch = known.start, known.schema, known.epoch
         else:
             rows = dict(row.partition("\x1f")[::2] for row in text.split("\x1e"))
-            self.start, self.schema = to_number(rows.get("mark")), to_number(rows.get("schema_version"))
+            self.start, self.schema = _to_number(rows.get("mark")), to_version(rows.get("schema_version"))
             self.epoch = rows.get("epoch")
 
 
-def to_number(text: str | None) -> int | None:
+def _to_number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
 
 
