@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tomllib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -432,3 +434,21 @@ def test_a_damaged_record_counts_as_none(home: Path, damage: str) -> None:
 
     assert Installer(place).uninstall(codex) == []
     assert outcomes(Installer(place).install(codex)) == {"unchanged"}
+
+
+def test_uninstall_without_a_name_takes_back_what_was_written_for_a_harness_that_is_gone(
+    home: Path, environ: dict[str, str], conch: Callable[..., Any]
+) -> None:
+    environ |= {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    (home / ".codex").mkdir()
+    conch("one", "install")
+    shutil.rmtree(home / ".codex")
+    left = [path for path in home.rglob("*") if path.is_file()]
+
+    done = conch("one", "uninstall")
+    again = conch("one", "uninstall")
+
+    assert left != []
+    assert [each["harness"] for each in done["data"]["harnesses"]] == ["codex"]
+    assert [path for path in home.rglob("*") if path.is_file()] == []
+    assert again["error"]["message"].startswith("conch found no harness on this machine.")

@@ -99,11 +99,19 @@ class Installer:
         """Take back what `install` wrote for a harness."""
         results = []
         with self._alone():
-            for change in reversed(harness.changes(self._place)):  # so that folders are empty when their turn comes
-                record = self._read_record(change.path)
-                if record is not None and harness.slug in record.harnesses:
-                    results.append(self._take_back(change, record, harness.slug))
+            for change, record in reversed(self._recorded(harness)):  # so that folders are empty when their turn comes
+                results.append(self._take_back(change, record, harness.slug))
         return results[::-1]
+
+    def has_changed(self, harness: Harness) -> bool:
+        """Whether there is anything for `uninstall` to take back."""
+        return bool(self._recorded(harness))
+
+    def _recorded(self, harness: Harness) -> list[tuple[Change, _Record]]:
+        records = [(change, self._read_record(change.path)) for change in harness.changes(self._place)]
+        return [
+            (change, record) for change, record in records if record is not None and harness.slug in record.harnesses
+        ]
 
     # -- installing
 

@@ -39,7 +39,7 @@ def _run(options: Any, action: str) -> Report:
     place = here(project, wants_instructions=action == "uninstall" or options.instructions)
     wants_wake = action == "install" and options.wake
     done = {}
-    for harness in _choose(options, place):
+    for harness in _choose(options, place, action):
         chosen = place._replace(wakes=wants_wake or wakes(harness, place))
         done[harness] = getattr(Installer(chosen, is_dry=options.print), action)(harness)
     data = {
@@ -88,13 +88,16 @@ def find_program(is_shared: bool = False) -> str:
     return beside if os.path.exists(beside) else found or "conch"
 
 
-def _choose(options: Any, place: Place) -> list[Harness]:
+def _choose(options: Any, place: Place, action: str) -> list[Harness]:
     if options.harness and options.all:
         raise InvalidArgument("Name harnesses or give --all, not both.", field="all")
     if options.harness:
         return list(dict.fromkeys(_find(name) for name in options.harness))
     folders = programs.search_path("PATH", workspace_here())
     found = [harness for harness in HARNESSES.values() if is_there(harness, place, folders)]
+    if action == "uninstall":  # also for a harness that was removed since
+        changed = filter(Installer(place).has_changed, HARNESSES.values())
+        found = list(dict.fromkeys([*found, *changed]))
     if not found:
         names = ", ".join(HARNESSES)
         raise InvalidArgument(f"conch found no harness on this machine. Name one: {names}.", field="harness")
