@@ -108,3 +108,17 @@ def test_no_tool_holds_a_lock_for_more_than_two_round_trips(calls: list[Held]) -
 
     assert long == [], told(long)
     assert {tool for tool, _ in calls} >= WRITERS
+
+
+def test_a_plain_message_holds_the_lock_of_its_topic_for_nothing_but_itself(
+    app: App, folder: str, holding: Holding
+) -> None:
+    ada = Client(app, "codex:ada", folder)
+    ada.call("sync", topic_id=ada.home, outbox=[{"content_markdown": "first"}], wait_seconds=0)
+    holding.found.clear()
+
+    ada.call("sync", topic_id=ada.home, outbox=[{"content_markdown": "second"}], wait_seconds=0)
+
+    ((held,),) = holding.found
+    assert ["INSERT INTO messages" in words for words in held] == [False, True, False, False], held
+    assert ["pg_notify" in words for words in held] == [False, False, True, False], held

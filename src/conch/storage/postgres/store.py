@@ -250,7 +250,8 @@ class PostgresStore:
         changes = self._ask_all([(statement, {**given, "now": now}) for statement, given in queries])
         after, (commit, *besides) = self._ask_all(afterwards), self._ending()
         bells = ring([*rings, change_channel(tuple(locks))])
-        before = [Question("BEGIN", is_prepared=False), *map(lock, locks), unchanged, *changes, bells]
+        # The locks come late, because others wait for them until the commit.
+        before = [Question("BEGIN", is_prepared=False), unchanged, *map(lock, locks), *changes, bells]
         try:
             with self._slot():
                 self._give_back(self._launch([*before, commit, *after, *besides]))
