@@ -46,9 +46,13 @@ def post(store: Store, peer: Peer, peer_id: int, draft: Draft, number: int, *aft
     own: Row = {"peer_id": peer_id, "agent_id": peer.agent_id if peer.peer_id is None else None}
     rings = [] if draft.message_type == "ack" else [topic_channel(peer.topic_id)]  # an acknowledgement wakes no waiter
     rows = store.write_at_once([peer.topic_id], [("post_message", columns | own)], rings, afterwards)
-    if rows is None or not rows[0]:
+    if rows is None:
         return None
-    (row,), *answers = rows
+    found, *answers = rows
+    # It returns no row either if an earlier attempt has stored the message, and only the answer was lost.
+    row = next(iter(found or store.glance("posted_message", message_id=columns["message_id"])), None)
+    if row is None:
+        return None
     message = columns | {
         "seq": row["seq"],
         "sender": row["name"],
@@ -56,7 +60,7 @@ def post(store: Store, peer: Peer, peer_id: int, draft: Draft, number: int, *aft
         "created_at": row["created_at"],
         "sender_agent_id": peer.agent_id or None,
     }
-    fresh = is_fresh(row["updated_at"], row["now"])
+    fresh = is_fresh(row["updated_at"], row["created_at"])
     standing = Standing("open", row["next_seq"] - 1, row["last_seq"], fresh, row["resets"], number)
-    reader = Afterwards(store, row["now"], zip(afterwards, answers, strict=True))
+    reader = Afterwards(store, row["created_at"], zip(afterwards, answers, strict=True))
     return Posted(peer._replace(peer_id=peer_id, agent_name=row["name"]), standing, message, reader)
