@@ -274,3 +274,9 @@ def test_a_sign_of_life_that_fails_fails_nothing_else(ada: Caller, app: App) -> 
 
     assert found is not None
     assert told == []
+
+
+def test_a_ring_without_a_change(app: App, flights: Flights, ada: Caller) -> None:
+    app.store.ring("activity")
+
+    require(flights.during(lambda: app.store.ring("activity")), 1)

@@ -231,9 +231,8 @@ class PostgresStore:
         return getattr(self._thread, "plan", None)
 
     def ring(self, *channels: str) -> None:
-        with self.write() as tx:
-            tx.ring(*channels)
-            tx.fly()  # a transaction that asks nothing would never begin, and so not ring either
+        with self._slot():
+            self._give_back(self._launch([ring([*channels, change_channel(())])]))
 
     def write_at_once(
         self,
