@@ -160,6 +160,7 @@ class Tables:
     def __init__(self, store: SqliteStore) -> None:
         with store.read() as tx:
             names = [name for name in tx.tables() if name != "meta"]
+        self._store = store
         self._connection = store._connect()
         self._connection.execute("PRAGMA foreign_keys = OFF")  # tables are put back one by one
         self._names = [*names, "sqlite_sequence"]
@@ -185,7 +186,15 @@ class Tables:
             for name in changed:
                 self._replace(name, wanted[name])
             self._connection.execute("COMMIT")
+            self._trust_log()
         self._rows = wanted
+
+    def _trust_log(self) -> None:
+        """Otherwise the store takes this for a change by another program, and lets SQLite recover a copy of `-wal`."""
+        with self._store._connections.borrowed() as lent:
+            log = lent.generation.log
+            assert log is not None
+            log.trusted = log.changed_at()
 
     def close(self) -> None:
         self._connection.close()
