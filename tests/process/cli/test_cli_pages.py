@@ -22,7 +22,7 @@ from conch.storage.base import Transaction
 Conch = Callable[..., Any]
 BUDGET = 32 * 1024
 MANY = 700
-LONG = 'needle "\u200b日本\n' * 60
+LONG = 'needle "\u200b日本\n' * 30
 
 
 @pytest.fixture(scope="module")
