@@ -14,6 +14,8 @@ class BusPlan(NamedTuple):
     calls: int
     sizes: tuple[int, ...]
     reads: int
+    crowds: tuple[int, ...]
+    """How many processes send."""
     sending_rounds: int
     sending_seconds: float
     limit_seconds: int
@@ -26,6 +28,7 @@ FULL = BusPlan(
     calls=2_000,
     sizes=(10_000, 100_000, 1_000_000),
     reads=200,
+    crowds=(1, 2, 8, 32),
     sending_rounds=3,
     sending_seconds=2,
     limit_seconds=600,
@@ -37,6 +40,7 @@ QUICK = BusPlan(
     calls=40,
     sizes=(100, 200, 400),
     reads=4,
+    crowds=(1, 2),
     sending_rounds=1,
     sending_seconds=0.2,
     limit_seconds=300,

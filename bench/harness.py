@@ -34,6 +34,8 @@ class Plan(NamedTuple):
     rested_calls: int
     starts: int
     idle_seconds: float
+    crowds: tuple[int, ...]
+    """How many processes pass sticks."""
     passing_rounds: int
     passing_seconds: float
     limit_seconds: int
@@ -47,6 +49,7 @@ FULL = Plan(
     rested_calls=200,
     starts=15,
     idle_seconds=20,
+    crowds=(1, 2, 8, 32),
     passing_rounds=3,
     passing_seconds=2,
     limit_seconds=600,
@@ -59,6 +62,7 @@ QUICK = Plan(
     rested_calls=10,
     starts=1,
     idle_seconds=1,
+    crowds=(1, 2),
     passing_rounds=1,
     passing_seconds=0.2,
     limit_seconds=300,

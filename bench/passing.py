@@ -9,7 +9,6 @@ from typing import NamedTuple
 from crowd import Crowd
 from harness import HERE, Object, Plan, Scratch, Spread, milliseconds
 
-CROWDS = (1, 2, 8, 32)
 HEADINGS = (
     "processes",
     "rooms",
@@ -37,7 +36,7 @@ def measure(scratch: Scratch, plan: Plan) -> list[list[str]]:
     """The lines of the second table."""
     outcomes: dict[tuple[int, bool], list[Outcome]] = {}
     for number in range(plan.passing_rounds):
-        for crowd in CROWDS:
+        for crowd in plan.crowds:
             for together in (False, True):
                 outcome = _pass(scratch, plan.passing_seconds, crowd, together, f"{number}-{crowd}-{together}")
                 outcomes.setdefault((crowd, together), []).append(outcome)
@@ -45,7 +44,7 @@ def measure(scratch: Scratch, plan: Plan) -> list[list[str]]:
     return [
         [str(crowd), "one" if together else "one each", *_cells(rounds, alone[together])]
         for together in (False, True)
-        for crowd in CROWDS
+        for crowd in plan.crowds
         for rounds in [outcomes[crowd, together]]
     ]
 

@@ -10,7 +10,6 @@ from bus_plan import BusPlan
 from crowd import Crowd
 from harness import HERE, Scratch, Spread, milliseconds
 
-CROWDS = (1, 2, 8, 32)
 BUDGETS = {1: 2_000, 8: 2_000, 32: 1_500}
 LONGEST_SECONDS = 1.0
 HEADINGS = ("processes", "messages/s", "vs. one process", "p50", "p99", "longest wait", "refused", "budget", "met")
@@ -24,9 +23,9 @@ class Outcome(NamedTuple):
 
 def measure(scratch: Scratch, plan: BusPlan) -> list[list[str]]:
     """The lines of the second table."""
-    outcomes: dict[int, list[Outcome]] = {crowd: [] for crowd in CROWDS}
+    outcomes: dict[int, list[Outcome]] = {crowd: [] for crowd in plan.crowds}
     for number in range(plan.sending_rounds):
-        for crowd in CROWDS:
+        for crowd in plan.crowds:
             outcomes[crowd].append(_send(scratch, plan.sending_seconds, crowd, f"sending-{number}-{crowd}"))
     alone = _rate(outcomes[1])
     return [[str(crowd), *_cells(rounds, alone, BUDGETS.get(crowd))] for crowd, rounds in outcomes.items()]

@@ -33,7 +33,7 @@ TURNS = [
     "one idle waiter",
     "idle waiter, voluntary context switches",
     "idle waiter, commits to the store meanwhile",
-    *(f"{processes} | {rooms} | " for rooms in ("one each", "one") for processes in (1, 2, 8, 32)),
+    *(f"{processes} | {rooms} | " for rooms in ("one each", "one") for processes in (1, 2)),
 ]
 
 BUS = [
@@ -48,7 +48,7 @@ BUS = [
     "memory after 100 calls, PSS",
     *(f"tool list, {group} | " for group in ("turns", "bus", "questions", "admin", "all")),
     *(f"`sync` of 20 new messages among {size}, p50" for size in (100, 200, 400)),
-    *(f"{processes} | " for processes in (1, 2, 8, 32)),
+    *(f"{processes} | " for processes in (1, 2)),
 ]
 
 
