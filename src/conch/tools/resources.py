@@ -25,7 +25,7 @@ from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
 from conch.tools.text import one_line, visible
 
-_LONGEST_URI = 1_000
+LONGEST_URI = 1_000
 _FEW = 20
 _MOST_WATCHED = 50  # resources of one subscription
 _MIME = "text/plain"
@@ -192,7 +192,7 @@ def offered_resources(offered: Container[str]) -> list[Resource]:
 
 def _find(resources: Sequence[Resource], uri: str) -> tuple[Resource, str]:
     """The resource of a URI, and what stands for the name in its template."""
-    for resource in resources if len(uri) <= _LONGEST_URI else ():
+    for resource in resources if len(uri) <= LONGEST_URI else ():
         start = resource.address.partition("{")[0]
         if uri == resource.address and not resource.is_template:
             return resource, ""

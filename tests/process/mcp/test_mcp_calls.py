@@ -148,6 +148,7 @@ def test_a_name_that_is_refused_is_not_sent_back_whole(either):
 
     assert len(either.ask("tools/call", {"name": long})["error"]["message"]) < 200
     assert len(either.ask(long)["error"]["message"]) < 200
+    assert len(str(either.ask("resources/read", {"uri": f"conch://{long}"})["error"])) < 2_000
 
 
 @stdio

@@ -132,11 +132,11 @@ class Resources:
             raise self._refused(refusal, uris[0]) from None
 
     def _refused(self, refusal: ConchError, uri: str) -> Refusal:
-        from conch.tools.resources import explain
+        from conch.tools.resources import LONGEST_URI, explain
 
         code = INVALID_PARAMS if self._client.stateless else RESOURCE_NOT_FOUND
         code = INTERNAL_ERROR if isinstance(refusal, StoreError) else code
-        return Refusal(code, explain(self._session, refusal), {"uri": uri})
+        return Refusal(code, explain(self._session, refusal), {"uri": uri[:LONGEST_URI]})
 
     # -- the handshake era
 

@@ -19,7 +19,7 @@ from conch.calls import Call
 from conch.errors import ConchError, InvalidArgument, StoreError
 from conch.lean import Any
 from conch.tools.prompts import get_prompt, offered_prompts
-from conch.tools.resources import Watch, explain, offered_resources, read_resource
+from conch.tools.resources import LONGEST_URI, Watch, explain, offered_resources, read_resource
 from conch.tools.session import Session
 
 _MOST_WATCHES = 200  # each holds a thread
@@ -175,4 +175,4 @@ def _require_first_page(params: _Page) -> None:
 def _refused(context: _Context, session: Session, refusal: ConchError, uri: str) -> MCPError:
     code = types.INVALID_PARAMS if context.protocol_version == _STATELESS else _NOT_FOUND
     code = types.INTERNAL_ERROR if isinstance(refusal, StoreError) else code
-    return MCPError(code, explain(session, refusal), {"uri": uri})
+    return MCPError(code, explain(session, refusal), {"uri": uri[:LONGEST_URI]})
