@@ -8,6 +8,7 @@ from conch.clock import SECOND, parse_iso, to_iso
 from conch.config import POLICY_SETTINGS
 from conch.doors.web.leftovers import Leftovers
 from conch.doors.web.requests import Desk
+from conch.doors.web.sizes import Texts, count_fitting
 from conch.doors.web.views import (
     entry_view,
     item_view,
@@ -67,16 +68,17 @@ class RoomPages:
             self._find_end,
             even_closed=bool(given.get("all")),
         )
-        has_more = len(surveys) > _MOST_ROOMS
         shown = sorted(surveys[:_MOST_ROOMS], key=lambda each: not each.troubles)
-        return {"rooms": [room_view(each, viewer_id) for each in shown], "has_more": has_more}
+        rooms = [room_view(each, viewer_id, Texts(0)) for each in shown]
+        fitting = count_fitting(rooms)
+        return {"rooms": rooms[:fitting], "has_more": fitting < len(surveys)}
 
     def show(self, given: Object) -> Object:
         app, viewer_id = self._app, self._desk.viewer_id()
         snapshot = app.rooms.get_state(None, given["room_id"])
         left = self._leftovers.of(snapshot)
         found = survey(app.store, app.bell, app.rooms, snapshot.room.room_id, viewer_id, left, self._find_end)
-        return {"room": room_view(found, viewer_id)}
+        return {"room": room_view(found, viewer_id, Texts())}
 
     def _find_left(self, room_id: str) -> list[Candidate]:
         return self._app.adoption.candidates(self._desk.caller(), room_id)
@@ -104,9 +106,17 @@ class RoomPages:
             raise InvalidArgument("Give before or after, not both.", field="after")
         if "source" in given and after is None:
             before = only(given["source"], before)
-        limit, bead_id = given.get("limit", _FEW_ENTRIES), given.get("bead")
-        page = read_timeline(self._app.store, given["room_id"], after, limit, bead_id, before)
+        page = self._read_timeline(given, after, before, given.get("limit", _FEW_ENTRIES))
+        shown = timeline_page(page, self._questions(page), after)
+        entries = shown["entries"] if after is not None else shown["entries"][::-1]
+        fitting = count_fitting(entries)
+        if fitting == len(entries):
+            return shown
+        page = self._read_timeline(given, after, before, fitting)  # again, for the cursors of a shorter page
         return timeline_page(page, self._questions(page), after)
+
+    def _read_timeline(self, given: Object, after: Place | None, before: Place | None, limit: int) -> Page:
+        return read_timeline(self._app.store, given["room_id"], after, limit, given.get("bead"), before)
 
     def turns(self, given: Object) -> Object:
         """Who held the stick when."""
@@ -127,12 +137,12 @@ class RoomPages:
     def item(self, given: Object) -> Object:
         """Everything about one work item: its timeline, reservations and notices."""
         parts = read_item(self._app.store, self._app.rooms, given["room_id"], given["bead"])
-        viewer_id = self._desk.viewer_id()
+        viewer_id, texts = self._desk.viewer_id(), Texts()
         return {
             **self.timeline(given),
             "topic_id": self._app.rooms.visit(None, given["room_id"]).topic_id,
             "reservations": [reservation_view(each) for each in parts.reservations],
-            "notices": [notice_view(each, viewer_id) for each in parts.notices],
+            "notices": [notice_view(each, viewer_id, texts) for each in parts.notices],
         }
 
     def _questions(self, page: Page) -> dict[str, Asked]:

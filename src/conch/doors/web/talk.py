@@ -10,6 +10,7 @@ from conch.agents.records import label
 from conch.bus.stream import Message
 from conch.clock import to_iso
 from conch.doors.web.requests import Desk
+from conch.doors.web.sizes import Texts, count_fitting
 from conch.doors.web.views import agent_view, asked_view
 from conch.host.workspaces import below_home
 from conch.overseeing.talk import Asked, TopicLine, list_topics, read_messages, show_topic
@@ -60,28 +61,28 @@ class TalkPages:
         app, topic_id = self._app, given["topic_id"]
         topic = show_topic(app.store, topic_id)
         peers = app.peers.list_present(topic_id, _HOUR_SECONDS, _MOST_PEERS)
-        questions = app.questions.list_all(topic_id, ["pending"], _MOST_QUESTIONS)
+        questions, texts = app.questions.list_all(topic_id, ["pending"], _MOST_QUESTIONS), Texts()
         return {
             "topic": _topic(topic),
             "peers": [
                 {**agent_view(each.agent_id, each.agent_name), "last_seen_at": to_iso(each.updated_at)}
                 for each in peers
             ],
-            "questions": [asked_view(row) for row in questions],
+            "questions": [asked_view(row, texts) for row in questions],
         }
 
     def messages(self, given: Object) -> Object:
+        after = given.get("after")
         page = read_messages(
-            self._app.store,
-            given["topic_id"],
-            given.get("before"),
-            given.get("after"),
-            given.get("limit", _FEW_MESSAGES),
+            self._app.store, given["topic_id"], given.get("before"), after, given.get("limit", _FEW_MESSAGES)
         )
+        shown = [_message(each, page.questions.get(each.message_id)) for each in page.messages]
+        fitting = count_fitting(shown if after is not None else shown[::-1])
+        is_whole = fitting == len(shown)
         return {
-            "messages": [_message(each, page.questions.get(each.message_id)) for each in page.messages],
-            "has_older": page.has_older,
-            "has_newer": page.has_newer,
+            "messages": shown[:fitting] if after is not None else shown[len(shown) - fitting :],
+            "has_older": page.has_older or (after is None and not is_whole),
+            "has_newer": page.has_newer or (after is not None and not is_whole),
         }
 
     def export(self, given: Object) -> Iterator[str]:
@@ -97,7 +98,9 @@ class TalkPages:
         mode = given.get("mode", "hybrid")
         found = self._app.search.search(given["q"], topic_id=given.get("topic"), limit=limit, mode=mode)
         hits = [_hit(each) for each in found.hits]
-        return {"hits": hits, "mode": found.mode, "has_more": found.has_more, "warnings": found.warnings}
+        fitting = count_fitting(hits)
+        has_more = found.has_more or fitting < len(hits)
+        return {"hits": hits[:fitting], "mode": found.mode, "has_more": has_more, "warnings": found.warnings}
 
 
 def _topic(topic: TopicLine) -> Object:

@@ -6,6 +6,7 @@ import os
 
 from conch.agents.records import DOT, PERSON, label, process_columns
 from conch.clock import to_iso
+from conch.doors.web.sizes import Texts
 from conch.host.workspaces import below_home
 from conch.notices.events import ProtocolEvent
 from conch.notices.timeline import Entry, Page, Place
@@ -47,7 +48,7 @@ def agent_view(agent_id: str | None, name: str | None) -> Object:
 # -- a room
 
 
-def room_view(survey: Survey, viewer_id: str) -> Object:
+def room_view(survey: Survey, viewer_id: str, texts: Texts) -> Object:
     """A room at a glance, for a page."""
     snapshot = survey.snapshot
     room = snapshot.room
@@ -61,10 +62,10 @@ def room_view(survey: Survey, viewer_id: str) -> Object:
         "claim_expires_at": to_iso(room.claim_expires_at),
         "created_at": to_iso(room.created_at),
         "updated_at": to_iso(room.updated_at),
-        "troubles": [_trouble(snapshot, each, viewer_id) for each in survey.troubles],
-        "members": [_standing(snapshot, each) for each in survey.standings],
-        "questions": [_question(each, room.topic_id) for each in survey.questions],
-        "notices": [notice_view(each, viewer_id) for each in survey.notices],
+        "members": [_standing(snapshot, each, texts) for each in survey.standings],
+        "questions": [_question(each, room.topic_id, texts) for each in survey.questions],
+        "notices": [notice_view(each, viewer_id, texts) for each in survey.notices],
+        "troubles": [_trouble(snapshot, each, viewer_id, texts) for each in survey.troubles],
         "reservations": [_held(snapshot, each) for each in survey.reservations],
     }
 
@@ -74,16 +75,16 @@ def _held(snapshot: Snapshot, reservation: Reservation) -> Object:
     return {**reservation_view(reservation), "life": snapshot.life(reservation.agent_id)}
 
 
-def _standing(snapshot: Snapshot, standing: Standing) -> Object:
+def _standing(snapshot: Snapshot, standing: Standing, texts: Texts) -> Object:
     member, left = standing.member, standing.left
     return known(
         **agent_view(member.agent_id, member.name),
         doing=standing.doing,
         since=to_iso(standing.since),
         is_last_seen=standing.is_last_seen or None,
-        work=standing.work or None,
+        work=texts.cut(standing.work) or None,
         unread=standing.unread or None,
-        left=left and known(evidence=left.evidence.summary, uncommitted_files=left.evidence.files or None),
+        left=left and known(evidence=texts.cut(left.evidence.summary), uncommitted_files=left.evidence.files or None),
         liveness=_liveness(snapshot, member),
         life=snapshot.life(member.agent_id),
         last_seen_at=to_iso(member.last_seen_at),
@@ -97,7 +98,7 @@ def _liveness(snapshot: Snapshot, member: Member) -> str:
     return snapshot.liveness({**process_columns(member.process), "last_seen_at": member.last_seen_at})
 
 
-def _trouble(snapshot: Snapshot, trouble: Trouble, viewer_id: str) -> Object:
+def _trouble(snapshot: Snapshot, trouble: Trouble, viewer_id: str, texts: Texts) -> Object:
     member, question, notice = trouble.member, trouble.question, trouble.notice
     who = member.label if member else "an agent"
     sentence = ""
@@ -114,12 +115,12 @@ def _trouble(snapshot: Snapshot, trouble: Trouble, viewer_id: str) -> Object:
         sentence=sentence,
         reason=trouble.reason or None,
         agent=agent_view(member.agent_id, member.name) if member else None,
-        question=_question(question, snapshot.room.topic_id) if question else None,
-        notice=notice_view(notice, viewer_id) if notice else None,
+        question=_question(question, snapshot.room.topic_id, texts) if question else None,
+        notice=notice_view(notice, viewer_id, texts) if notice else None,
     )
 
 
-def _question(question: Question, topic_id: str) -> Object:
+def _question(question: Question, topic_id: str, texts: Texts) -> Object:
     return known(
         question_id=question.question_id,
         seq=question.seq,
@@ -127,20 +128,22 @@ def _question(question: Question, topic_id: str) -> Object:
         asked_by=label(question.agent_id, question.asked_by),
         agent_id=question.agent_id,
         asked_at=to_iso(question.asked_at),
-        question_text=question.text,
+        question_text=texts.cut(question.text),
         answers=question.answers,
     )
 
 
-def asked_view(row: Row) -> Object:
+def asked_view(row: Row, texts: Texts) -> Object:
     """An open question of a topic."""
     facts = (row["question_id"], row["seq"], row["asked_by_agent_id"], row["asked_by"] or "conch", row["asked_at"])
-    return _question(Question(*facts, row["question_text"], row["answers_count"]), row["topic_id"])
+    return _question(Question(*facts, row["question_text"], row["answers_count"]), row["topic_id"], texts)
 
 
-def notice_view(notice: ProtocolEvent, viewer_id: str) -> Object:
+def notice_view(notice: ProtocolEvent, viewer_id: str, texts: Texts | None = None) -> Object:
+    """A notice, with its whole payload unless it is one of many `texts`."""
     return {
         **scopes_view.envelope(notice),
+        "payload": notice.payload if texts is None else texts.cut(notice.payload),
         "label": scopes_view.LABELS[notice.event_type],
         "from": notice.sender,
         "to": notice.recipient,

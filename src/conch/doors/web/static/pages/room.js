@@ -175,7 +175,7 @@ export class RoomPage {
   question(each) {
     const asker = { agent_id: each.agent_id, label: each.asked_by };
     const entry = { ...each, topic_id: each.topic_id ?? this.room.topic_id };
-    return html`<div class="message">${named(asker)} <small><time-span since=${each.asked_at}></time-span> ago</small>
+    return html`<div class="message">${named(asker)} <small><a class="soft" href=${topicAddress(entry.topic_id, each.seq)}><time-span since=${each.asked_at}></time-span> ago</a></small>
       <p>${visible(each.question_text)}</p>${answerBox(entry, this.context)}</div>`;
   }
 

@@ -28,6 +28,8 @@ export class TopicPage {
     const [about, page] = await Promise.all([get(path`/api/topics/${this.id}`), this.latest()]);
     Object.assign(this, { topic: about.topic, peers: about.peers, questions: about.questions });
     this.put(page);
+    const last = this.messages.at(-1)?.seq;
+    if (page.has_newer && page.messages.at(-1).seq < last) this.put(await get(this.address, { after: last, limit: PAGE })); // long messages: the page ended early
     this.shell.update();
     if (isFirst) requestAnimationFrame(() => requestAnimationFrame(() => this.reveal()));
   }
