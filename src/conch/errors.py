@@ -79,6 +79,10 @@ def _bounded(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
+def how_to_add(extra: str) -> str:
+    return f"Install conch with it, as in `pipx install --force '.[{extra}]'` in a clone of conch."
+
+
 class ConchError(Exception):
     """A refusal: a code for programs, a message for readers, and details for both.
 

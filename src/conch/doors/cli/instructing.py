@@ -80,11 +80,14 @@ def _edited(text: str) -> str:
     try:
         status = start_program([*shlex.split(editor), draft.name], workspace_here()).wait()
     except (OSError, ValueError) as error:
+        with suppress(OSError):
+            os.unlink(draft.name)  # nobody has written anything into it
         raise InvalidArgument(
             f"The editor {editor!r} cannot be started: {error}. Set EDITOR.", field="EDITOR"
         ) from None
     if status:
-        raise InvalidArgument(f"The editor ended with {status}, so nothing was changed.", field="EDITOR")
+        message = f"The editor ended with {status}, so nothing was changed. Your text is in {draft.name}."
+        raise InvalidArgument(message, field="EDITOR")
     try:
         with open(draft.name, encoding="utf-8") as file:
             edited = check_text(file.read())

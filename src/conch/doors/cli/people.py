@@ -144,7 +144,9 @@ def redact(context: Context) -> Report:
     redacted = Steering(context.app).redact(person, message_id, options.reason, secret)
     is_tidy, copies, message = store.tidy(compact=True), store.copies(), redacted.message
     lines = [f"Redacted message #{message.seq} of {message.sender_label}. The next search builds the index again."]
-    lines += [f"It was also removed from places that repeated it: {redacted.repeats}."] if redacted.repeats else []
+    if redacted.repeats:
+        places = "one place" if redacted.repeats == 1 else f"{redacted.repeats} places"
+        lines.append(f"It was also removed from {places} that repeated it.")
     lines += [_STILL_READ] if not is_tidy else []
     lines += ["Copies that were made before still have it:", *map(one_line, copies)] if copies else []
     data = {

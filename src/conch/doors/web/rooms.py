@@ -104,7 +104,9 @@ class RoomPages:
         before, after = _place("before", given.get("before")), _place("after", given.get("after"))
         if before is not None and after is not None:
             raise InvalidArgument("Give before or after, not both.", field="after")
-        if "source" in given and after is None:
+        if "source" in given:
+            if after is not None:
+                raise InvalidArgument("Give source or after, not both.", field="source")
             before = only(given["source"], before)
         page = self._read_timeline(given, after, before, given.get("limit", _FEW_ENTRIES))
         shown = timeline_page(page, self._questions(page), after)

@@ -63,7 +63,7 @@ COMMANDS = grouped(
         "Wait for the first of: your turn, a takeover, messages for you, questions that you could answer, notices. It "
         "prints what came, and then it ends. Run it in the background to be woken. Each thing is shown once; `conch "
         "read` still shows all messages. If the stick was offered to you, you hold it now, as after `conch wait`. It "
-        "does not claim a free stick. Only one listener of an agent can run at a time.",
+        "claims a free stick only if a handoff waits with it. Only one listener of an agent can run at a time.",
         (
             flag(
                 "--timeout", "TIME", "give up after this long (90s, 5m, 2h; a number: seconds); 0: do not wait", seconds
