@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from tests.process.web.conftest import SECONDS, Answer, Console
 
+from conch.doors.web.mcp_calls import MOST_CALLS
+
 Object = dict[str, Any]
 CLIENT = {"name": "codex-mcp-client", "version": "1"}
 
@@ -181,6 +183,30 @@ def test_a_wait_whose_client_goes_away_claims_nothing(console: Console, workspac
 
     room = ada.call("get_room_state", room_id=room_id)["room"]
     assert (room["owner"], room["reserved_for"]) == (None, bob_id)
+
+
+def test_waits_whose_clients_went_away_no_longer_count(console: Console, workspace: str) -> None:
+    ada, bob = Client(console), Client(console)
+    room_id = ada.call("join_path", context_path=workspace)["room_id"]
+    bob.call("join_path", context_path=workspace)
+    ada.call("wait_for_turn")
+    waits = [bob.begin("wait_for_turn", room_id=room_id) for _ in range(MOST_CALLS)]
+    until(lambda: b"Too many requests" in ping(bob), "there are as many waits as an agent may have")
+
+    for wait in waits:
+        wait.close()
+
+    until(lambda: b"Too many requests" not in ping(bob), "none of them counts any more")
+
+
+def ping(client: Client) -> bytes:
+    return client.post("tools/call", {"name": "ping", "arguments": {}}).body
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, what
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of a reply was read")

@@ -262,9 +262,10 @@ class McpDoor:
             reply = await run_sync(run.work, abandon_on_cancel=True, limiter=self._limiter)
         except BaseException:
             run.lose()
-            if not run.has_replied:
-                self._calls.discard(run)
             raise
+        finally:
+            if not run.has_replied:  # otherwise it counts until its reply is settled
+                self._calls.discard(run)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=encodable(reply.text))],
             structured_content=_sendable(reply.data),
