@@ -5,6 +5,9 @@ Times are unix seconds, and `warnings` is always present.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from conch.agents.records import label
 from conch.bus.peers import Peer
 from conch.clock import spell_seconds, to_seconds
 from conch.errors import StoreError
@@ -108,7 +111,7 @@ def presence(peer: Presence) -> Object:
 
 def received(each: Message, peer: Peer) -> Object:
     shown = message(each)
-    shown["addressed"] = peer.is_meant(each.addressees)
+    shown["addressed"] = each.metadata_json is not None and peer.is_meant(each.addressees)
     return shown
 
 
@@ -147,16 +150,21 @@ def received_text(each: Message, peer: Peer, called: dict[str, Called]) -> str:
 
 
 def message_text(each: Message, peer: Peer, called: dict[str, Called]) -> str:
-    addressees, to = each.addressees, ""
-    if addressees:
+    to = ""
+    if each.metadata_json is not None and (addressees := each.addressees):
         mark = " (to you)" if peer.is_meant(addressees) else ""
         to = f" to {', '.join(each.addressee_labels(called))}{mark}"
     reply = f" in reply to {each.reply_to}" if each.reply_to else ""
-    sender = with_name(each.sender_label, "sender", each.sender)
+    sender = _sender(each.sender_agent_id, each.sender)
     head, content = f"#{each.seq} {sender}{to} [{each.message_type}] {each.message_id}{reply}:", each.content_markdown
     if is_plain(head + content):  # as almost always
         return f"{head}\n{MARGIN}{content}"
     return f"{one_line(head)}\n{behind_margin(content)}"
+
+
+@lru_cache(maxsize=256)  # most messages of a page are from few senders
+def _sender(agent_id: str | None, name: str) -> str:
+    return with_name(label(agent_id, name), "sender", name)
 
 
 def _sent_line(sent: Sent) -> str:

@@ -33,7 +33,7 @@ def tell(data: Object, text: str, *ending: str, told: Told | None = None) -> str
 
 def tell_item(data: Object, line: str, told: Told | None = None) -> str:
     """The text of an item of a list, with the facts that it lacks below."""
-    return _complete(data, line, line, told)
+    return _complete(data, line, line, None) if told is None else _add_left(data, line, told)
 
 
 def tell_warnings(data: Object) -> list[str]:
@@ -61,6 +61,11 @@ def _untold(data: Object, text: str) -> Iterator[_Fact]:
 
 def _add_left(data: Object, text: str, told: Told) -> str:
     """The text with the facts that are not told. Almost all are words or numbers, which need no search."""
+    for name in data.keys() - told:
+        if data[name] or type(data[name]) in _NUMBERS:
+            break
+    else:  # as of most items of lists
+        return text
     words: dict[str, list[str]] = {}
     for name, value in data.items():
         if name in told or name in _SHOWN_WHOLE:
