@@ -135,6 +135,18 @@ def test_full_durability_can_be_chosen(open_store: Open) -> None:
         assert lent.connection.execute("PRAGMA synchronous").fetchone() == {"synchronous": 2}
 
 
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_a_transaction_that_reads_one_of_many_rows_leaves_no_read_open(open_store: Open, kind: str) -> None:
+    store = open_store()
+    for _ in range(3):
+        use(store)
+
+    with getattr(store, kind)() as tx:
+        tx.one("all_rooms")
+
+    assert open_store(busy_timeout_ms=50).tidy(compact=False), "the checkpoint waits for a reader"
+
+
 # -- schema
 
 

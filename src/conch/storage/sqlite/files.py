@@ -166,17 +166,17 @@ def _set_epoch(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('epoch', ?)", (new_epoch(),))
 
 
-def move_on(connection: sqlite3.Connection, in_file: int, stored: int) -> int:
+def move_on(cursor: sqlite3.Cursor, in_file: int, stored: int) -> int:
     """Move the store's mark on, as part of every write; see `places`. Returns the new one."""
     if in_file == stored:  # all of -wal is in the file, so this write begins a new one
-        _note_start(connection, stored)
+        _note_start(cursor, stored)
     mark = next_mark(stored)
-    connection.execute(f"PRAGMA user_version = {mark}")
+    cursor.execute(f"PRAGMA user_version = {mark}")
     return mark
 
 
-def _note_start(connection: sqlite3.Connection, mark: int) -> None:
-    connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('mark', ?)", (str(mark),))
+def _note_start(place: sqlite3.Connection | sqlite3.Cursor, mark: int) -> None:
+    place.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('mark', ?)", (str(mark),))
 
 
 def first_mark(connection: sqlite3.Connection) -> int:

@@ -95,10 +95,13 @@ class Generation:
 class Lent:
     """A connection, what it has read about the store, and the others to the same files."""
 
-    __slots__ = ("connection", "facts", "generation", "known")
+    __slots__ = ("connection", "cursor", "facts", "generation", "known")
 
     def __init__(self, connection: sqlite3.Connection, generation: Generation) -> None:
         self.connection = connection
+        self.cursor = connection.cursor()
+        """For all statements of a transaction. Its rows are tuples: naming the columns of each row would be slow."""
+        self.cursor.row_factory = None
         self.generation = generation
         self.facts: Facts | None = None
         self.known: int | None = None
@@ -106,9 +109,8 @@ class Lent:
 
     def read_facts(self, statements: dict[str, str]) -> Facts:
         """What the store says about itself in this transaction. If nobody has committed since, that is known."""
-        cursor, known = self.connection.execute("PRAGMA data_version"), self.facts
-        cursor.row_factory = None
-        (version,) = cursor.fetchone()
+        cursor, known = self.cursor, self.facts
+        (version,) = cursor.execute("PRAGMA data_version").fetchone()
         if known is not None and known.version == version:
             return known
         (mark,) = cursor.execute(statements["store_mark"]).fetchone()

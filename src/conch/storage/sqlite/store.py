@@ -118,9 +118,9 @@ class SqliteStore:
 
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
-        with self._connections.borrowed() as lent, transaction(lent.connection, "BEGIN"):
+        with self._connections.borrowed() as lent, transaction(lent.connection, "BEGIN", lent.cursor):
             self._check(lent)
-            tx = SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated, self._columns)
+            tx = SqliteTransaction(lent.cursor, self._statements, self._clock(), self._translated, self._columns)
             try:
                 yield tx
             finally:
@@ -131,7 +131,7 @@ class SqliteStore:
 
     def glance(self, statement: str, **parameters: Any) -> list[Row]:
         with self._connections.borrowed() as lent:
-            looking = SqliteTransaction(lent.connection, self._statements, 0, self._translated, self._columns)
+            looking = SqliteTransaction(lent.cursor, self._statements, 0, self._translated, self._columns)
             return looking.all(statement, **parameters)
 
     def aside(self, query: Callable[[], Query]) -> AbstractContextManager[Aside]:
@@ -159,12 +159,12 @@ class SqliteStore:
         """SQLite allows one writer at a time, so it has no use for the names in `locks`."""
         with self._connections.borrowed() as lent:
             with self._queued(lent.connection):
-                with transaction(lent.connection, "BEGIN IMMEDIATE"):
+                with transaction(lent.connection, "BEGIN IMMEDIATE", lent.cursor):
                     tx = SqliteTransaction(
-                        lent.connection, self._statements, self._clock(), self._translated, self._columns
+                        lent.cursor, self._statements, self._clock(), self._translated, self._columns
                     )
                     in_file, facts = self._check(lent, is_writer=True)
-                    mark = move_on(lent.connection, in_file, facts.mark)
+                    mark = move_on(lent.cursor, in_file, facts.mark)
                     lent.facts = None
                     try:
                         yield tx
@@ -313,7 +313,7 @@ class SqliteStore:
             connection = lent.connection
             with transaction(connection, "BEGIN IMMEDIATE"):
                 in_file, facts = self._check(lent, is_writer=True)
-                move_on(connection, in_file, facts.mark)
+                move_on(lent.cursor, in_file, facts.mark)
                 lent.facts = None
                 delete_rows(connection)
                 connection.execute(self._statements["set_epoch"], {"epoch": epoch})

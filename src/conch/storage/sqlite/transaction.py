@@ -22,13 +22,15 @@ class transaction:  # noqa: N801 - used like a function
     Every call comes here, so it is a class: a generator would take four times as long.
     """
 
-    def __init__(self, connection: sqlite3.Connection, begin: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, begin: str, cursor: sqlite3.Cursor | None = None) -> None:
+        """With a `cursor`, it makes no new one. The end of the transaction ends what the cursor still reads."""
         self._connection = connection
         self._begin = begin
+        self._execute = (cursor or connection).execute
 
     def __enter__(self) -> None:
         try:
-            self._connection.execute(self._begin)
+            self._execute(self._begin)
         except BaseException:  # an interrupt may come right after it
             self._roll_back()
             raise
@@ -38,9 +40,9 @@ class transaction:  # noqa: N801 - used like a function
             if kind is not None:
                 return
             if self._begin != "BEGIN":
-                _commit_change(self._connection)
+                self._commit_change()
             elif self._connection.in_transaction:
-                self._connection.execute("COMMIT")
+                self._execute("COMMIT")
         finally:
             if self._connection.in_transaction:
                 self._roll_back()
@@ -48,17 +50,16 @@ class transaction:  # noqa: N801 - used like a function
     def _roll_back(self) -> None:
         """Roll back, unless it was committed."""
         if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+            self._execute("ROLLBACK")
 
-
-def _commit_change(connection: sqlite3.Connection) -> None:
-    try:
-        connection.execute("COMMIT")
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
-            raise CommitFailed(str(error)) from error
-        raise
-    note_change()
+    def _commit_change(self) -> None:
+        try:
+            self._execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
+                raise CommitFailed(str(error)) from error
+            raise
+        note_change()
 
 
 def as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
@@ -73,17 +74,18 @@ def _names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
 class SqliteTransaction:
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        cursor: sqlite3.Cursor,
         statements: dict[str, str],
         now: int,
         translated: Callable[[], AbstractContextManager[None]],
         columns: dict[str, tuple[str, ...]],
     ) -> None:
-        """`translated` turns the driver's errors into this store's errors.
+        """`cursor` serves one statement after the other, because a new one costs more than most statements.
 
+        `translated` turns the driver's errors into this store's errors.
         `columns` collects the names of the columns of each statement. They change only with the schema.
         """
-        self._connection = connection
+        self._cursor = cursor
         self._statements = statements
         self.now = now
         self._translated = translated
@@ -95,13 +97,11 @@ class SqliteTransaction:
 
     def one(self, statement: str, **parameters: Any) -> Row | None:
         cursor = self._execute(statement, parameters)
-        cursor.row_factory = None
         row = cursor.fetchone()
         return None if row is None else dict(zip(self._names(statement, cursor), row, strict=True))
 
     def all(self, statement: str, **parameters: Any) -> list[Row]:
         cursor = self._execute(statement, parameters)
-        cursor.row_factory = None  # name the columns once, not for every row
         rows = cursor.fetchall()
         if not rows:
             return []
@@ -182,7 +182,12 @@ class SqliteTransaction:
         if parameters.get("now") is NOW:
             parameters["now"] = self.now
         sql, flat = expand_lists(self._statements[statement], parameters)
-        return self._connection.execute(sql, flat)
+        return self._cursor.execute(sql, flat)
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        """For statements that are not named: these read their rows some at a time, so they need their own cursors."""
+        return self._cursor.connection
 
 
 def _quoted(words: Sequence[str]) -> str:
