@@ -46,6 +46,8 @@ class _UsedElsewhere(_Unsettled):
 class _Loan:
     """A connection that is given back at the end. Every call needs one, so this is no generator, which is slower."""
 
+    __slots__ = ("_connections", "_lent")
+
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 

@@ -148,7 +148,7 @@ class Lent:
         Every transaction asks, so it must be fast.
         """
         log, files = self.generation.log, self.generation.files
-        if log is not None and not log.is_trusted() and not log.is_whole(stored, self.generation.users, queue):
+        if log is not None and not log.is_whole(stored, self.generation.users, queue):
             files.is_doubtful = files.is_log_damaged = True
             raise FilesTaken
 
@@ -177,6 +177,8 @@ class Lent:
 
 class Turn:
     """A writer's turn in the queue. Every write needs one, so this is no generator, which is slower."""
+
+    __slots__ = ("_busy_timeout_ms", "_connection", "_file", "_queue")
 
     def __init__(self, queue: Queue, connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
         self._queue = queue

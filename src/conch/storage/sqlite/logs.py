@@ -60,27 +60,25 @@ class Log:
         """When `-wal` was written last. Its ctime also changes when root opens it: SQLite then sets its owner."""
         return _fstat(self._wal).st_mtime_ns
 
-    def is_trusted(self) -> bool:
-        return _fstat(self._wal).st_mtime_ns == self.trusted
-
     def is_whole(self, stored: int, users: Notes, queue: Queue | None) -> bool:
         """Whether SQLite could recover every change in `-wal`. Also true while that is not known.
 
         `stored` is the mark that SQLite reads now. A writer needs no `queue`: nobody else writes meanwhile.
+        Every transaction asks, so the usual answers come first: nothing has changed, or the change is noted.
         """
-        if self._is_noted(users) or not users.can_note:
+        changed_at = _fstat(self._wal).st_mtime_ns
+        if changed_at == self.trusted or self._is_noted(users, changed_at) or not users.can_note:
             return True
         file = None if queue is None else queue.enter_at_once()
         if queue is not None and file is None:  # a writer has not noted its change yet
             return True
         try:
-            return self._is_noted(users) or self._is_recoverable(stored, users)
+            return self._is_noted(users, self.changed_at()) or self._is_recoverable(stored, users)
         finally:
             if queue is not None:
                 queue.leave(file)
 
-    def _is_noted(self, users: Notes) -> bool:
-        changed_at = self.changed_at()
+    def _is_noted(self, users: Notes, changed_at: int) -> bool:
         if not users.has_noted(changed_at):
             noted = users.noted()
             if noted is None or noted[1] != changed_at:

@@ -22,6 +22,8 @@ class transaction:  # noqa: N801 - used like a function
     Every call comes here, so it is a class: a generator would take four times as long.
     """
 
+    __slots__ = ("_begin", "_connection", "_execute")
+
     def __init__(self, connection: sqlite3.Connection, begin: str, cursor: sqlite3.Cursor | None = None) -> None:
         """With a `cursor`, it makes no new one. The end of the transaction ends what the cursor still reads."""
         self._connection = connection
@@ -72,6 +74,8 @@ def _names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
 
 
 class SqliteTransaction:
+    __slots__ = ("_columns", "_cursor", "_statements", "_translated", "called", "has_ended", "heard", "now", "rings")
+
     def __init__(
         self,
         cursor: sqlite3.Cursor,
