@@ -143,24 +143,19 @@ def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
     topic_id = peer.topic_id
     if draft.reply_to is not None:
         _check_reply(tx, topic_id, draft)
-    message = Message(
-        message_id=new_id("msg"),
-        topic_id=topic_id,
-        seq=seq,
-        sender=peer.agent_name,
-        message_type=draft.message_type,
-        reply_to=draft.reply_to,
-        content_markdown=draft.content_markdown,
-        metadata_json=_with_names(tx, topic_id, draft.metadata_json),
-        client_message_id=draft.client_message_id,
-        created_at=tx.now,
-        sender_agent_id=peer.agent_id or None,
-    )
-    columns = message._asdict() | {"sender_id": peer.peer_id}
-    tx.run(
-        "insert_message",
-        **{name: value for name, value in columns.items() if name not in ("sender", "sender_agent_id")},
-    )
+    columns: Row = {
+        "message_id": new_id("msg"),
+        "topic_id": topic_id,
+        "seq": seq,
+        "message_type": draft.message_type,
+        "reply_to": draft.reply_to,
+        "content_markdown": draft.content_markdown,
+        "metadata_json": _with_names(tx, topic_id, draft.metadata_json),
+        "client_message_id": draft.client_message_id,
+        "created_at": tx.now,
+    }
+    tx.run("insert_message", sender_id=peer.peer_id, **columns)
+    message = Message(sender=peer.agent_name, sender_agent_id=peer.agent_id or None, **columns)
     for addressee in indexed_addressees(message.metadata_json):
         tx.run("insert_addressee", addressee=addressee, topic_id=topic_id, seq=seq, sender_id=peer.peer_id)
     if draft.message_type == "question":
