@@ -94,13 +94,14 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
     return Reply(data, f"not_yet: {describe(wait.snapshot)}", next=patience.instead, shown=wait)
 
 
-_HEARTBEAT_TOLD = frozenset(("lease_expires_at",))
+_HEARTBEAT_TOLD = frozenset(("room_id", "turn_id", "lease_id", "lease_expires_at"))
 
 
 def heartbeat(session: Session, given: Object, call: Call) -> Reply:
     room = session.app.turns.heartbeat(session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"])
     data = view.lease(room)
-    text = f"The stick is yours until {data['lease_expires_at']}. Each heartbeat extends that time."
+    head = f"The stick is yours until {data['lease_expires_at']}. Each heartbeat extends that time."
+    text = f"{head}\n{MARGIN}room_id={room.room_id} turn_id={room.turn_id} lease_id={room.lease_id}"
     return Reply(data, text, next="Call `heartbeat` again before lease_expires_at.", told=_HEARTBEAT_TOLD)
 
 
