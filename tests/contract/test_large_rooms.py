@@ -13,6 +13,8 @@ from tests.contract.conftest import Child, Client, Enter
 
 from conch.agents.records import live_by_timer, process_columns
 from conch.app import App
+from conch.doors.hook.actions import _Scene
+from conch.harnesses.hooks import Happening
 from conch.host.processes import Process
 from conch.storage.base import Row, Store, Transaction
 from conch.upkeep.verify import verify_store
@@ -166,6 +168,22 @@ def test_joining_and_looking_read_one_page_of_the_members(measure: Measure) -> N
         few.cost("get_room_state").statements,
     )
     assert max(joining.rows, looking.rows) < PAGE
+
+
+def test_a_session_that_begins_in_a_large_room_reads_few_of_its_members(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = measure("many")
+    fill(many.client, MANY)
+    monkeypatch.setenv("CONCH_AGENT_ID", "ada:1")
+    path = many.client.joined["canonical_path"]
+    start = Happening("claude", "SessionStart", "start", "s1", path, "", {}, "startup", False, False, False, "")
+    answers = []
+
+    rows = many.rows(lambda: answers.append(_Scene(many.client.app, start).begin()[0]))
+
+    assert rows < PAGE
+    assert "and more" in (answers[0].context or "")
 
 
 @pytest.mark.parametrize("process", ["none", "alive"])

@@ -87,7 +87,7 @@ def _act_as_script(context: Context, room_id: str, name: str | None) -> bool:
         context.app.registration.require_free(earlier, room_id, name)
     script = script_named(context.app.store, caller, room_id, name, is_free)
     if is_free and room.find(script.agent_id) is None:
-        context.app.membership.join_path(script, room.room.canonical_path)
+        context.app.membership.join_path(script, room.room.canonical_path, limit=1)
     context.session.speak_as(script)
     return is_free or room.find(script.agent_id) is not None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 
 from conch.agents.identity import identify, recognise
 from conch.agents.records import Caller
@@ -90,7 +91,7 @@ class _Scene:
 
         caller = self._caller()
         for objection in objections:
-            self._app.membership.join_path(caller, objection.room_path)
+            self._app.membership.join_path(caller, objection.room_path, limit=1)
             if objection.scope:
                 self._app.reservations.report_incursion(caller, objection.room_id, objection.path)
         whose = caller.label if self._happening.is_subagent else ""
@@ -167,10 +168,13 @@ class _Scene:
         from conch.host.agreements import find_agreements
 
         caller = self._caller()
-        joined = self._app.membership.join_path(caller, directory)
-        reserved = self._app.reservations.list_reservations(None, joined.snapshot.room.room_id, limit=texts.FEW + 1)
+        joined = self._app.membership.join_path(caller, directory, limit=1)
+        room_id = joined.snapshot.room.room_id
+        with self._app.rooms.look(None, room_id) as (_, snapshot):
+            members = list(islice(snapshot.active_members(), texts.FEW + 2))  # the caller may be one of them
+        reserved = self._app.reservations.list_reservations(None, room_id, limit=texts.FEW + 1)
         agreed = find_agreements(self._app.settings.data_dir, workspace_root(directory))
-        text = texts.introduction(joined.snapshot, joined.shown.members, caller, reserved)
+        text = texts.introduction(joined.snapshot, members, caller, reserved)
         return Answer(context="\n".join([text, *map(texts.agreement, agreed)])), None
 
     def end(self) -> tuple[Answer, _After]:

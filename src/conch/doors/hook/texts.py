@@ -128,12 +128,12 @@ def hold_back(reasons: list[str]) -> str:
 # -- the beginning
 
 
-def introduction(snapshot: Snapshot, members: list[Member], caller: Caller, reserved: list[Reservation]) -> str:
+def introduction(snapshot: Snapshot, active: list[Member], caller: Caller, reserved: list[Reservation]) -> str:
     """Five lines: who you are, the stick, the others, what is reserved, what to do."""
     room = snapshot.room
-    member = snapshot.find(caller.agent_id)
-    own = member.label if member else caller.label
-    others = [m.label for m in members if m.agent_id != caller.agent_id and snapshot.is_active(m)]
+    myself = snapshot.find(caller.agent_id)
+    own = myself.label if myself else caller.label
+    others = [member.label for member in active if member.agent_id != caller.agent_id]
     return "\n".join(
         [
             f"conch: other agents may share this checkout. You are {one_line(own)} in room {room.room_id}.",
