@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
 import shutil
@@ -39,6 +40,17 @@ def no_signal_stays_blocked() -> Iterator[None]:
     """A test that leaves a signal blocked must fail itself. Otherwise the children of later tests never get it."""
     yield
     assert signal.pthread_sigmask(signal.SIG_SETMASK, ()) == set()
+
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new folder. For its own, pytest searches the folders of all earlier tests for a free name."""
+    folder = tmp_path_factory.getbasetemp() / f"test-{next(NUMBERS)}"
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 # The longest tests begin first, so that no worker is left with one of them when the others have finished.
