@@ -17,7 +17,7 @@ PIP_INSTALL := pip install --quiet --disable-pip-version-check --no-compile
 HARNESSES ?= claude-code codex
 ALL_HARNESSES := claude-code codex opencode gemini qwen copilot kilo
 
-.PHONY: run serve test test-browser test-harness check oracle explore faults fuzz torture soak figures docs pictures chromium clean
+.PHONY: run serve test test-browser test-harness check oracle explore faults fuzz torture soak figures docs pictures chromium compiled clean
 
 run: .venv/installed
 	$(BIN)/conch demo
@@ -27,7 +27,7 @@ serve: .venv/serving
 
 # Creates the environments in parallel, and checks the code at the same time. A test that fails runs once more, alone.
 test:
-	$(MAKE) --no-print-directory --jobs check oracle $(HARNESSES:%=tests/harness/programs/%/node_modules/installed)
+	$(MAKE) --no-print-directory --jobs check compiled oracle $(HARNESSES:%=tests/harness/programs/%/node_modules/installed)
 	$(BIN)/python -m tests --numprocesses=$(WORKERS) --dist=worksteal
 
 # The console in headless Chromium. `make test` leaves this out, so that it stays short.
@@ -46,6 +46,10 @@ check: .venv/developing
 
 oracle: .venv-mcp1/installed .venv-mcp2/installed .venv-tools/installed \
 	tests/oracle/inspector/node_modules/installed tests/oracle/conformance/node_modules/installed .models/installed
+
+# Otherwise each worker would compile every test and all that it imports. If this fails, the tests will say why.
+compiled: .venv/developing
+	-@$(BIN)/pytest --collect-only -qq >/dev/null
 
 explore: .venv/developing
 	$(BIN)/python -m tests.explore
