@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,25 @@ def test_a_verification_changes_nothing(conch: Conch, edit: Edit) -> None:
     conch("db", "verify")
 
     assert conch("db", "verify", "--json").error["problems"][0]["row"]["stored"] == 7
+
+
+def test_what_was_found_fits_into_a_reply_unless_more_is_asked_for(conch: Conch, room: str, database: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400)"
+            " INSERT INTO room_members (room_id, agent_id, ordinal, joined_at, session_kind, name)"
+            " SELECT room_id, 'nobody:' || i, 100 + i, 0, 'unknown', 'nobody-' || i FROM path_rooms, n"
+        )
+
+    small = {"CONCH_MAX_REPLY_BYTES": "4096"}
+    few, found = conch("db", "verify", **small), conch("db", "verify", "--json", **small)
+    everything = conch("db", "verify", "--limit", "10000", "--json", **small).error["problems"]
+
+    assert max(len(few.err), len(found.out)) <= 4096
+    assert f"more do not fit here. --limit {len(everything)} shows all." in few.err
+    assert found.error["has_more"] is True
+    assert found.error["problems"] == everything[: len(found.error["problems"])]
+    assert len(everything) > len(found.error["problems"])
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from conch.bells.base import directory_channel
 from conch.doors.cli.consent import answer_to, may_ask, require_yes
 from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.output import Report, failure
+from conch.doors.cli.paging import fitting, rows
 from conch.doors.cli.tables import table
 from conch.errors import DecisionNeeded, InvalidArgument, SchemaMismatch, StoreCorrupt, StoreError, some_of
 from conch.notices.feed import all_channels
@@ -43,14 +44,24 @@ def verify(context: Context) -> Report:
         {"kind": each.kind, "table": each.table, "problem": each.sentence, "row": each.row, "advice": _MEANS[each.kind]}
         for each in found.problems
     ]
-    data = {"rooms": found.rooms, "checks": found.checks, "problems": listed}
+    counts = {"rooms": found.rooms, "checks": found.checks}
     if not listed:
         rooms = f"{found.rooms} room{'s' * (found.rooms != 1)}"
-        return Report(data, f"No problems found: {rooms} replayed, {found.checks} rules checked.")
+        text = f"No problems found: {rooms} replayed, {found.checks} rules checked."
+        return Report({**counts, "problems": []}, text)
     message = f"{len(listed)} problem{'s' * (len(listed) != 1)} found. Nothing was repaired."
     lines = [f"{each.table or 'the file'}: {one_line(each.sentence)}" for each in found.problems]
+    wanted = rows(context) - 1
+
+    def show(number: int) -> Report:
+        return Report({"problems": listed[:number]}, "\n".join(lines[:number]))
+
+    number = fitting(context, min(len(listed), wanted), show)
+    omitted = len(listed) - number
+    more = [f"{omitted} more do not fit here. --limit {len(listed)} shows all."] if omitted else []
     advice = dict.fromkeys(_MEANS[each.kind] for each in found.problems)
-    text = "\n".join([message, "", *lines, "", "What to do:", *(f"- {each}" for each in advice)])
+    text = "\n".join([message, "", *lines[:number], *more, "", "What to do:", *(f"- {each}" for each in advice)])
+    data = {**counts, "problems": listed[:number], "has_more": omitted > 0}
     return failure("verification_failed", message, data, text=text)
 
 

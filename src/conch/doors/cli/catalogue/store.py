@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conch.doors.cli.catalogue import DB
-from conch.doors.cli.catalogue.options import EVERY
+from conch.doors.cli.catalogue.options import EVERY, LIMIT
 from conch.doors.cli.command import Command, age, flag, grouped, switch, word
 
 COMMANDS = grouped(
@@ -17,7 +17,7 @@ COMMANDS = grouped(
         "together: messages, cursors, questions, reservations, notices, names and the search "
         "index. Agents can keep working. Nothing is repaired. The exit status is 0 only if there "
         "is no problem.",
-        EVERY,
+        (LIMIT, *EVERY),
         reads=True,
     ),
     Command(
