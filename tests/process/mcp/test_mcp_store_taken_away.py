@@ -162,6 +162,32 @@ def put_older_wal(store: Path) -> None:
     shutil.copyfile(store.parent.parent / "older-wal", sides(store)[0])
 
 
+def replace_shm(store: Path) -> None:
+    shm = sides(store)[1]
+    shutil.copy(shm, f"{shm}.new")
+    os.replace(f"{shm}.new", shm)
+
+
+def with_another_shm(take: Take) -> Take:
+    """Do this to `-wal`, and put a copy of `-shm` in place of `-shm`."""
+
+    def take_both(store: Path) -> None:
+        take(store)
+        replace_shm(store)
+
+    return take_both
+
+
+def and_delete_it(take: Take) -> Take:
+    """Do this to `-wal`, and delete it, as a program does that overwrites what it deletes."""
+
+    def take_both(store: Path) -> None:
+        take(store)
+        delete_wal(store)
+
+    return take_both
+
+
 def touch_wal(store: Path) -> None:
     os.utime(sides(store)[0])
 
@@ -233,8 +259,23 @@ def test_nobody_holds_a_stick_that_the_store_does_not_know(
     assert command("db", "verify")["ok"]
 
 
+DAMAGED_WALS: list[Take] = [
+    empty_wal,
+    cut_wal,
+    overwrite_wal_start,
+    overwrite_wal_middle,
+    overwrite_wal_end,
+    put_older_wal,
+]
+
+
 @pytest.mark.parametrize(
-    "take", [empty_wal, cut_wal, overwrite_wal_start, overwrite_wal_middle, overwrite_wal_end, put_older_wal]
+    "take",
+    [
+        *DAMAGED_WALS,
+        *(pytest.param(with_another_shm(take), id=f"{take.__name__} and -shm") for take in DAMAGED_WALS),
+        *(pytest.param(and_delete_it(take), id=f"{take.__name__} and delete it") for take in DAMAGED_WALS),
+    ],
 )
 def test_a_damaged_wal_is_noticed_by_every_server_and_nothing_is_lost_after_that(
     agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, take: Take
@@ -351,9 +392,9 @@ def test_processes_that_keep_an_emptied_file_locked_are_named(
     assert [warning["code"] for warning in first.join()["warnings"]] == ["STORE_REPLACED"]
 
 
-@pytest.mark.parametrize("take", [delete_all_files, move_backup_over])
+@pytest.mark.parametrize(("take", "lacking"), [(delete_all_files, "room_id"), (move_backup_over, "lease_id")])
 def test_no_default_comes_from_the_store_before(
-    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, take: Take
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, take: Take, lacking: str
 ) -> None:
     first = agent("codex:1")
     first.take_stick()
@@ -362,7 +403,7 @@ def test_no_default_comes_from_the_store_before(
 
     late = first.ask("release_stick", handoff=HANDOFF)["structuredContent"]
 
-    assert (late["error"], late["field"]) == ("invalid_argument", "room_id")
+    assert (late["error"], late["field"]) == ("invalid_argument", lacking)
     assert late["store_replaced"]["path"] == str(store)
     first.call("join_path")
     assert first.ask("heartbeat")["structuredContent"]["field"] == "lease_id"
@@ -561,12 +602,6 @@ def test_nothing_is_lost_with_the_files_beside_the_store(
     assert late["ok"] and late["data"]["rooms"] == 1
     assert second.call("get_room_state", room_id=first.room_id)["room"]["owner"] == "codex:1"
     assert second.call("wait_for_turn", room_id=first.room_id, max_wait_ms=0)["status"] == "not_yet"
-
-
-def replace_shm(store: Path) -> None:
-    shm = sides(store)[1]
-    shutil.copy(shm, f"{shm}.new")
-    os.replace(f"{shm}.new", shm)
 
 
 @pytest.mark.parametrize("first_gone", [delete_shm, replace_shm])

@@ -75,7 +75,11 @@ class Rescue:
             ours = lent.generation.users.recorded()
             if not others_mended and (are_superseded(recorded, old) or are_superseded(ours, old)):
                 return self._leave_to_others(lent.generation)
-            if others_mended or self._mend(lent, old):
+            if not others_mended and self._is_log_damaged(lent):  # then our `-shm` does not describe it
+                trouble = self._mend_log(lent, None)
+                if trouble is not None:
+                    return trouble
+            elif others_mended or self._mend(lent, old):
                 return StoreInterrupted(f"Files beside the store at {self.path} were replaced. Try again.")
         self._replacements.forget_epoch()
         if old.store == now.store and (files.is_overwritten or old.mark != now.mark):
@@ -115,7 +119,9 @@ class Rescue:
         with _without_writers(lent.connection), log.recovered() as found:
             if found is None:
                 raise self._in_doubt()
-            self._looked_at, in_file = log.changed_at(), files.find_mark() or 0
+            self._looked_at, in_file = log.changed_at(), files.find_mark()
+            if in_file is None:  # `-shm` was replaced, or a copy was put over the file
+                in_file = 0 if files.is_overwritten else files.header.mark() or 0
             self._look_again_at = time.monotonic() + _LOOK_SECONDS
             if found.is_damaged:
                 raise damaged(self.path) if error is None else self._translate(error)
@@ -129,6 +135,15 @@ class Rescue:
             if found.is_empty:  # the loss cannot be noted in it yet, so the next process that opens it does so
                 users.note(known[-1], log.changed_at())
             return trouble
+
+    def _is_log_damaged(self, lent: Lent) -> bool:
+        """Whether `-wal` was overwritten, beside what was replaced or deleted."""
+        log, files, users = lent.generation.log, lent.generation.files, lent.generation.users
+        known = lent.known if files.stored is None else files.stored
+        if log is None or known is None or log.is_trusted() or log.is_whole(known, users, None):
+            return False
+        files.is_doubtful = files.is_log_damaged = True
+        return True
 
     def _rebuild_index(self, users: Users) -> StoreInterrupted:
         """Let SQLite make `-shm` again from `-wal`, which is whole."""
