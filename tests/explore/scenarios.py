@@ -44,7 +44,7 @@ QUESTIONS = Scenario("questions", 2, 6, ("ask", "answer", "cancel_question"), is
 STEPPING_IN = Scenario(
     "stepping in",
     2,
-    4,
+    6,
     ("join", "wait", "release", "force", "kick_next"),
     is_mortal=False,
     is_stepwise=False,
@@ -92,7 +92,7 @@ DEEP = (
     LOST_REPLIES,
     MESSAGES._replace(name="messages, stepwise", is_stepwise=True),
     QUESTIONS._replace(name="questions and deaths", is_mortal=True, is_stepwise=True),
-    STEPPING_IN._replace(name="stepping in, stepwise, and deaths", is_mortal=True, is_stepwise=True),
+    STEPPING_IN._replace(name="stepping in, stepwise, and deaths", each=4, is_mortal=True, is_stepwise=True),
     THREE._replace(name="three agents and deaths", is_mortal=True),
     THREE._replace(name="three agents, stepwise", is_stepwise=True),
     EVERYTHING,
