@@ -810,6 +810,15 @@ SCHEMA = {
     "disabled foreign keys": Damage(
         "messages", "disabled foreign keys", "ALTER TABLE messages DISABLE TRIGGER ALL", POSTGRES
     ),
+    "rows of another table": Damage(
+        "messages", "rows of other tables", "CREATE TABLE public.more () INHERITS (messages)", POSTGRES
+    ),
+    "a foreign key from outside": Damage(
+        "agents",
+        "foreign keys of other schemas",
+        "CREATE TABLE public.more (agent_id TEXT REFERENCES agents (agent_id))",
+        POSTGRES,
+    ),
     "rows that are hidden": Damage(
         "messages", "row security", "ALTER TABLE messages ENABLE ROW LEVEL SECURITY", POSTGRES
     ),

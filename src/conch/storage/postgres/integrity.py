@@ -22,6 +22,10 @@ _OBJECTS = """
 SELECT relname AS name,
   CASE relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'table' END AS kind,
   CASE relpersistence WHEN 'u' THEN 'UNLOGGED ' ELSE '' END
+    || CASE WHEN EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) THEN 'with rows of other tables ' ELSE '' END
+    || CASE WHEN EXISTS (
+        SELECT FROM pg_constraint k WHERE contype = 'f' AND confrelid = c.oid AND k.connamespace <> c.relnamespace
+      ) THEN 'with foreign keys of other schemas ' ELSE '' END
     || CASE WHEN relrowsecurity THEN 'with row security ' ELSE '' END
     || CASE WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND tgisinternal AND tgenabled <> 'O')
       THEN 'with disabled foreign keys' ELSE '' END AS definition
