@@ -140,7 +140,7 @@ class Rescue:
         """Whether `-wal` was overwritten, beside what was replaced or deleted."""
         log, files, users = lent.generation.log, lent.generation.files, lent.generation.users
         known = lent.known if files.stored is None else files.stored
-        if log is None or known is None or log.is_trusted() or log.is_whole(known, users, None):
+        if log is None or known is None or log.is_whole(known, users, None):
             return False
         files.is_doubtful = files.is_log_damaged = True
         return True
