@@ -60,44 +60,13 @@ def _untold(data: Object, text: str) -> Iterator[_Fact]:
 
 
 def _add_left(data: Object, text: str, told: Told) -> str:
-    """The text with the facts that are not told. Almost all are words or numbers, which need no search."""
     for name in data.keys() - told:
         if data[name] or type(data[name]) in _NUMBERS:
             break
-    else:  # as of most items of lists
+    else:  # as almost always
         return text
-    words: dict[str, list[str]] = {}
-    for name, value in data.items():
-        if name in told or name in _SHOWN_WHOLE:
-            continue
-        if type(value) is dict and name.isidentifier():
-            facts = [(each, of) for each, of in value.items() if f"{name}.{each}" not in told]
-            is_noted = all(_note(words, name, *fact) for fact in facts)
-        else:
-            is_noted = _note(words, "", name, value)
-        if not is_noted:
-            left = {name: value for name, value in data.items() if name not in told}
-            return _add(text, (fact for fact in _facts(left) if f"{fact[0]}.{fact[1]}" not in told))
-    return _join(text, words)
-
-
-def _note(words: dict[str, list[str]], about: str, name: str, value: Any) -> bool:
-    """Note a fact if it is one word. Returns False for other facts."""
-    kind = type(value)
-    if name in _SHOWN_WHOLE or (not value and kind not in _NUMBERS):
-        return True
-    if not name.isidentifier():
-        return False
-    if kind is str:
-        if len(value) > _LONGEST_WORD or not _is_word(value):
-            return False
-        spelled = value
-    elif kind is bool or kind in _NUMBERS:
-        spelled = _spell(value)
-    else:
-        return False
-    words.setdefault(about, []).append(f"{name}={spelled}")
-    return True
+    left = {name: value for name, value in data.items() if name not in told}
+    return _add(text, (fact for fact in _facts(left) if f"{fact[0]}.{fact[1]}" not in told))
 
 
 def _add(text: str, facts: Iterable[_Fact]) -> str:
@@ -110,12 +79,6 @@ def _add(text: str, facts: Iterable[_Fact]) -> str:
                 blocks.append(behind_margin(each, MARGIN * 2, first=f"{MARGIN}{path}: "))
             else:
                 words.setdefault(about, []).append(f"{name}={_spell(each)}")
-    return _join(text, words, blocks)
-
-
-def _join(text: str, words: dict[str, list[str]], blocks: Iterable[str] = ()) -> str:
-    if not words and not blocks:  # as almost always
-        return text
     added = [f"{MARGIN}{about}{': ' if about else ''}{' '.join(each)}" for about, each in words.items()]
     return "\n".join(filter(None, [text, *added, *blocks]))
 
