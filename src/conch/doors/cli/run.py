@@ -19,6 +19,8 @@ from conch.doors.exits import USAGE, status_after
 from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, StoreError, find_lack
 from conch.lean import Any, import_module
 
+_MOST_BYTES = 32 * 1024  # of the details of a refusal
+
 Servers = Mapping[str, Callable[[App, Any], int]]
 """Commands that other doors run: each gets the application and its options, and returns the exit status."""
 
@@ -162,6 +164,7 @@ def _place(defect: Exception) -> str:
 
 def _refused(refusal: ConchError, command: str) -> Report:
     from conch.doors.cli.advice import without_passwords, word_field, word_refusal  # rarely needed
+    from conch.tools.pages import Budget
 
     options = COMMANDS[command].options if command in COMMANDS else ()
     details = dict(refusal.details)
@@ -171,6 +174,7 @@ def _refused(refusal: ConchError, command: str) -> Report:
     if isinstance(refusal, InvalidArgument):
         code = _invalid(command) or code
     details = {name: without_passwords(value) if isinstance(value, str) else value for name, value in details.items()}
+    details, _ = Budget(_MOST_BYTES, tells=False).cut_lists(details)
     return failure(code, without_passwords(word_refusal(refusal, options)), details)
 
 
