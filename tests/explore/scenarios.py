@@ -50,6 +50,16 @@ STEPPING_IN = Scenario(
     is_stepwise=False,
 )
 
+# Two domains together: who leaves or loses the stick may hold files, and the other way round.
+STICK_AND_FILES = Scenario(
+    "the stick and reservations",
+    2,
+    6,
+    ("join", "leave", "wait", "release", "take_over", "reserve_folder", "free_file", "take_over_folder"),
+    is_mortal=False,
+    is_stepwise=False,
+)
+
 # -- three agents with four operations each
 
 THREE = Scenario(
@@ -93,6 +103,7 @@ DEEP = (
     MESSAGES._replace(name="messages, stepwise", is_stepwise=True),
     QUESTIONS._replace(name="questions and deaths", is_mortal=True, is_stepwise=True),
     STEPPING_IN._replace(name="stepping in, stepwise, and deaths", each=4, is_mortal=True, is_stepwise=True),
+    STICK_AND_FILES,
     THREE._replace(name="three agents and deaths", is_mortal=True),
     THREE._replace(name="three agents, stepwise", is_stepwise=True),
     EVERYTHING,
