@@ -436,6 +436,27 @@ def test_a_damaged_record_counts_as_none(home: Path, damage: str) -> None:
     assert outcomes(Installer(place).install(codex)) == {"unchanged"}
 
 
+@pytest.mark.parametrize("harness", EACH)
+def test_comments_beside_entries_survive_an_uninstall(harness: Harness, home: Path) -> None:
+    place, commented = place_in(home), []
+    for result in Installer(place).install(harness):
+        path = Path(result.path)
+        if path.suffix == ".toml":
+            path.write_text(path.read_text() + "# mine\n")
+            commented.append(path)
+        elif path.suffix == ".json" and '"conch": {' in path.read_text():
+            path.write_text(path.read_text().replace('"conch": {', '// mine\n"conch": {'))
+            commented.append(path)
+
+    Installer(place).uninstall(harness)
+
+    assert commented != []
+    for path in commented:
+        text = path.read_text()
+        assert "mine" in text and "conch" not in text
+        assert path.suffix == ".toml" or json_text.read_value(text) is not None
+
+
 def test_uninstall_without_a_name_takes_back_what_was_written_for_a_harness_that_is_gone(
     home: Path, environ: dict[str, str], conch: Callable[..., Any]
 ) -> None:

@@ -168,6 +168,6 @@ def _look_up(value: Any, path: tuple[str, ...]) -> Any:
 def _prune(text: str, path: tuple[str, ...], original: str) -> str:
     """Remove containers that are empty now and were not there before conch came."""
     before = json_text.read_value(_object(original))
-    while path and _look_up(before, path) is None and _look_up(json_text.read_value(text), path) in ({}, []):
+    while path and _look_up(before, path) is None and json_text.is_empty(text, path):
         text, path = json_text.remove(text, path), path[:-1]
     return text

@@ -159,6 +159,17 @@ def remove(text: str, path: tuple[str | int, ...]) -> str:
     return text if part is None else _cut(text, node, node.parts.index(part))
 
 
+def is_empty(text: str, path: tuple[str | int, ...]) -> bool:
+    """Whether there is an object or a list at a path with nothing in it, not even a comment."""
+    node = _Reader(text).read()
+    for key in path:
+        found = _find(node, key)
+        if found is None:
+            return False
+        node = found.node
+    return text[node.start : node.start + 1] in ("{", "[") and not text[node.start + 1 : node.end - 1].strip(_SPACE)
+
+
 def _find(node: _Node, key: str | int) -> _Part | None:
     # The last one: that is the one that readers take if a key occurs twice.
     return next((part for part in reversed(node.parts) if part.key == key), None)
@@ -200,17 +211,27 @@ def _insert(text: str, node: _Node, key: str, value: Any) -> str:
 
 
 def _cut(text: str, node: _Node, place: int) -> str:
-    part, parts = node.parts[place], node.parts
-    if place + 1 < len(parts):
-        return text[: part.start] + text[parts[place + 1].start :]
-    end = max(part.node.end, part.comma + 1)
-    begin = len(text[: part.start].rstrip(_SPACE))
-    if place == 0:
-        close = node.end - 1
-        rest = text[end:close]
-        return text[:begin] + (rest if rest.strip(_SPACE) else "") + text[close:]
-    comma = parts[place - 1].comma
-    return text[:comma] + text[comma + 1 : begin] + text[end:]
+    """The text without a part and its comma. All comments stay, except those inside the part."""
+    part, parts, close = node.parts[place], node.parts, node.end - 1
+    before, after = text[: part.start], text[max(part.node.end, part.comma + 1) :]
+    if part.comma > part.node.end:
+        after = text[part.node.end : part.comma].rstrip(" \t") + after
+    if len(parts) == 1 and not _has_comment(text, node, part):
+        return text[: node.start + 1] + text[close:]
+    if 0 < place == len(parts) - 1 and part.comma < 0:  # the comma before it would be the last one
+        comma = parts[place - 1].comma
+        before = text[:comma] + text[comma + 1 : part.start]
+    rest = after.lstrip(" \t")
+    if rest.startswith(("\n", "\r\n")):  # nothing else follows on its line
+        return before.rstrip(" \t").removesuffix("\n").removesuffix("\r") + rest
+    return (before.rstrip(" \t") if rest.startswith(text[close]) else before) + rest
+
+
+def _has_comment(text: str, node: _Node, part: _Part) -> bool:
+    """Whether there is a comment beside the only part of a container."""
+    comma = {part.comma} if part.comma >= 0 else set()
+    outside = (*range(node.start + 1, part.start), *range(part.node.end, node.end - 1))
+    return any(text[at] not in _SPACE and at not in comma for at in outside)
 
 
 def _style(text: str) -> tuple[str, str]:

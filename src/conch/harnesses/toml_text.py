@@ -64,12 +64,14 @@ def add_to_list(text: str, path: tuple[str, ...], value: str) -> str:
 
 
 def remove_table(text: str, path: tuple[str, ...]) -> str:
-    """Remove a table and the tables inside it."""
+    """Remove a table and the tables inside it. Comments after its last value stay: the user wrote them."""
     lines = text.splitlines(keepends=True)
     for head in reversed(_headers(lines, path, inside=True)):
-        end = next((at for at in _headers(lines) if at > head), len(lines))
-        while end < len(lines) and end > head + 1 and not lines[end - 1].strip():
-            end -= 1  # the empty line before the next table
+        end = following = next((at for at in _headers(lines) if at > head), len(lines))
+        while end > head + 1 and _is_empty(lines[end - 1]):
+            end -= 1
+        if not "".join(lines[end:following]).strip() and following == len(lines):
+            end = following  # nothing follows, not even a comment
         del lines[head:end]
         if head and not lines[head - 1].strip() and (head == len(lines) or not lines[head].strip()):
             del lines[head - 1]
@@ -124,6 +126,11 @@ def _name(line: str) -> tuple[str, ...]:
         path.append(key)
         value = value[0] if isinstance(value, list) and value else value
     return tuple(path)
+
+
+def _is_empty(line: str) -> bool:
+    """Whether a line has no key and no value. A comment may be in it."""
+    return not line.strip() or line.lstrip().startswith("#")
 
 
 def _line_of_key(lines: list[str], head: int, key: str) -> int:
