@@ -39,6 +39,7 @@ from conch.storage.base import Store, Transaction
 if TYPE_CHECKING:
     from conch.agents.people import Person
 
+_MOST_LATEST = 256
 LOOKS_PER_SECOND = 200  # of all waiting agents of a room together, after the bell has rung
 
 
@@ -50,6 +51,8 @@ class Claim(NamedTuple):
     claimed_at: int
     handoff_event_seq: int | None
     """The handoff that the new owner goes on from."""
+    told: set[object]
+    """The replies that tell the agent of it. While one of them may arrive, it is not given back."""
 
 
 class Wait(NamedTuple):
@@ -84,7 +87,8 @@ class _Attempts:
 
     def __call__(self) -> None:
         for claim in self.claims:
-            self._undo(claim)
+            if not claim.told:
+                self._undo(claim)
 
 
 class Takeover(NamedTuple):
@@ -127,6 +131,8 @@ class Claims:
         self._bell = bell
         self._rooms = rooms
         self._settings = settings
+        self._latest: dict[str, Claim] = {}
+        """The latest claim that this process made in each room, for other waits of the same agent."""
 
     def wait_for_turn(
         self,
@@ -155,9 +161,9 @@ class Claims:
 
         def look(pause: Pause) -> Wait | None:
             if pause.called:  # the stick was offered to this caller: claim it without reading first
-                found = self._settle(caller, room_id, call)
+                found = self._settle(caller, room_id, call, has_waited=True)
             else:
-                found = self._look(caller, room_id, cursor, call, again=not pause.is_last)
+                found = self._look(caller, room_id, cursor, call, again=not pause.is_last, has_waited=True)
             if _is_settled(found, cursor) or pause.is_last:
                 return found
             self._prepare(pause, found.snapshot, crowd)
@@ -228,7 +234,16 @@ class Claims:
             patience = min(patience, (lapse - snapshot.now) / SECOND + 0.001)  # wake just after the lapse
         return patience
 
-    def _look(self, caller: Caller, room_id: str, cursor: int | None, call: Call, *, again: bool = False) -> Wait:
+    def _look(
+        self,
+        caller: Caller,
+        room_id: str,
+        cursor: int | None,
+        call: Call,
+        *,
+        again: bool = False,
+        has_waited: bool = False,
+    ) -> Wait:
         """Look at the room once, and claim the stick if the caller may. Only a change opens a write transaction.
 
         Most looks are made `again` by a waiter that goes on waiting. They read only the two members that it needs.
@@ -244,10 +259,14 @@ class Claims:
                 found = None
             elif _is_settled(found, cursor) or not again:
                 snapshot.look_around()
-        return found or self._settle(caller, room_id, call)
+        return found or self._settle(caller, room_id, call, has_waited)
 
-    def _settle(self, caller: Caller, room_id: str, call: Call) -> Wait:
-        """Look again inside a write transaction. Claim the stick, or renew the lease if the caller already has it."""
+    def _settle(self, caller: Caller, room_id: str, call: Call, has_waited: bool = False) -> Wait:
+        """Look again inside a write transaction. Claim the stick, or renew the lease if the caller already has it.
+
+        Another wait of the same agent may have claimed it while this one waited. Then the lease is not renewed, because
+        nothing shows yet that the agent knows of the claim.
+        """
         with self._rooms.change(caller, room_id, even_closed=True, ahead=_expect_grant) as (tx, snapshot):
             found = self._judge(tx, snapshot, caller)
             call.check()  # a cancelled wait claims nothing
@@ -255,6 +274,8 @@ class Claims:
                 snapshot.look_around()
                 return found
             call.undo = attempts = _Attempts(partial(self.give_back, caller), call.undo)
+            if found.reason == "already_owner" and has_waited and (claim := self._made_meanwhile(snapshot.room)):
+                return found._replace(claim=claim)
             if found.reason == "already_owner":
                 renewed = renew(tx, snapshot)
                 claim = attempts.find(renewed.room)  # this call has claimed it before, and could not know that
@@ -288,8 +309,21 @@ class Claims:
         received = snapshot.room.pending_handoff_event_seq
         details = {"handoff_event_seq": received}
         claimed = _grant(tx, snapshot, "claim", found.from_agent_id, caller.agent_id, found.reason, details)
-        claim = Claim(claimed, snapshot.room, snapshot.now, received)
+        claim = self._note(Claim(claimed, snapshot.room, snapshot.now, received, set()))
         return found._replace(snapshot=snapshot.with_room(claimed), claim=claim)
+
+    def _note(self, claim: Claim) -> Claim:
+        self._latest.pop(claim.room.room_id, None)
+        self._latest[claim.room.room_id] = claim
+        if len(self._latest) > _MOST_LATEST:
+            del self._latest[next(iter(self._latest))]  # the oldest: a dict keeps its order
+        return claim
+
+    def _made_meanwhile(self, room: Room) -> Claim | None:
+        """The claim that this room's lease is from, if this process made it and the lease was not renewed since."""
+        claim = self._latest.get(room.room_id)
+        lease = (room.lease_id, room.lease_expires_at)
+        return claim if claim and lease == (claim.room.lease_id, claim.room.lease_expires_at) else None
 
     def give_back(self, caller: Caller, claim: Claim) -> bool:
         """Undo a claim or a takeover whose reply did not reach the caller. Returns whether it was undone.
@@ -337,6 +371,7 @@ class Claims:
         with self._rooms.change(caller, room_id, ahead=_expect_takeover) as (tx, snapshot):
             _require_takeover(tx, snapshot, caller, expected_turn_id)
             taken = _take(tx, snapshot, caller, reason, {"cause": snapshot.takeover_reason})
+            self._note(taken.claim)
             if call is not None:
                 call.undo = partial(self.give_back, caller, taken.claim)
             return taken
@@ -378,7 +413,7 @@ def _take(tx: Transaction, snapshot: Snapshot, caller: Caller, reason: str, deta
         details["sequence_index"] = revoked.ordinal
     notes = latest_notes(tx, room_id, since)
     taken = _grant(tx, snapshot, "takeover", snapshot.expected, caller.agent_id, reason, details)
-    claim = Claim(taken, snapshot.room, snapshot.now, since or None)
+    claim = Claim(taken, snapshot.room, snapshot.now, since or None, set())
     return Takeover(claim, snapshot.expected, snapshot.who(snapshot.expected), handoff, notes)
 
 

@@ -144,6 +144,43 @@ def test_a_claim_whose_reply_nobody_reads_is_given_back(start, conch, tmp_path, 
     theirs.close()
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_claim_that_two_waits_tell_of_stays_if_one_of_them_is_cancelled(ada, bob, number):
+    _, turn = answered(ada, "wait_for_turn", room_id=ada.room_id)
+    waits = [bob.start_call("wait_for_turn", room_id=ada.room_id) for _ in range(2)]
+    time.sleep(0.5)  # both must have begun
+    lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    ada.call("pass_stick", room_id=ada.room_id, to_agent_id="claude:bob", **lease, handoff=HANDOFF)
+    turns = [bob.receive()["result"]["structuredContent"] for _ in waits]
+
+    bob.cancel(waits[number])
+
+    assert {each["status"] for each in turns} == {"your_turn"} and turns[0]["lease_id"] == turns[1]["lease_id"]
+    lease = {"lease_id": turns[0]["lease_id"], "expected_turn_id": turns[0]["turn_id"]}
+    assert bob.call("heartbeat", room_id=ada.room_id, **lease)["isError"] is False
+    assert bob.call("release_stick", room_id=ada.room_id, handoff=HANDOFF)["isError"] is False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of its output was read")
+def test_no_other_wait_of_a_client_that_does_not_read_claims_the_stick_again(start, ada, bob, until):
+    deaf = start(SERVER, "codex:deaf", reading=False)
+    deaf.request("initialize", {"protocolVersion": "2025-11-25"})
+    deaf.start_call("join_path", context_path=str(Path(ada.errors).parent))
+    until(lambda: len(state(bob, ada.room_id)["members"]) == 3)
+    _, turn = answered(ada, "wait_for_turn", room_id=ada.room_id)
+    for _ in range(3):
+        deaf.start_call("wait_for_turn", room_id=ada.room_id)
+    time.sleep(1)  # each wait must have begun
+
+    lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    ada.call("pass_stick", room_id=ada.room_id, to_agent_id="codex:deaf", **lease, handoff=HANDOFF)
+    owner_becomes(until, ada, ada.room_id, "codex:deaf")
+    owner_becomes(until, ada, ada.room_id, None)
+    time.sleep(3)
+
+    assert state(ada, ada.room_id)["room"]["owner"] is None
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of its output was read")
 def test_a_claim_that_is_unread_when_its_client_closes_the_connection_is_given_back(start, bob, ada, until):
     hung = start(SERVER, "codex:hung", reading=False)
