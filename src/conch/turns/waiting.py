@@ -15,7 +15,7 @@ from conch.config import TURN_WAIT_MS, Settings, check_length
 from conch.errors import Advice, TakeoverNotAvailable
 from conch.host.processes import Process
 from conch.ids import new_lease
-from conch.lean import TYPE_CHECKING, Any, NamedTuple
+from conch.lean import TYPE_CHECKING, Any, Lock, NamedTuple
 from conch.notices.events import accept_handoff, reopen_handoff
 from conch.rooms.handoffs import Handoff
 from conch.rooms.log import (
@@ -133,6 +133,7 @@ class Claims:
         self._settings = settings
         self._latest: dict[str, Claim] = {}
         """The latest claim that this process made in each room, for other waits of the same agent."""
+        self._lock = Lock()
 
     def wait_for_turn(
         self,
@@ -313,10 +314,11 @@ class Claims:
         return found._replace(snapshot=snapshot.with_room(claimed), claim=claim)
 
     def _note(self, claim: Claim) -> Claim:
-        self._latest.pop(claim.room.room_id, None)
-        self._latest[claim.room.room_id] = claim
-        if len(self._latest) > _MOST_LATEST:
-            del self._latest[next(iter(self._latest))]  # the oldest: a dict keeps its order
+        with self._lock:  # waits in many threads
+            self._latest.pop(claim.room.room_id, None)
+            self._latest[claim.room.room_id] = claim
+            if len(self._latest) > _MOST_LATEST:
+                del self._latest[next(iter(self._latest))]  # the oldest: a dict keeps its order
         return claim
 
     def _made_meanwhile(self, room: Room) -> Claim | None:
