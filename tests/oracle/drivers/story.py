@@ -41,7 +41,7 @@ async def arrive(ada: Seat, bob: Seat, workspace: str, bob_id: str) -> str:
     room_id = joined["room_id"]
     assert (await bob.ok("join_path", context_path=workspace))["room_id"] == room_id
     assert (await bob.ok("list_rooms", context_path=workspace))["rooms"][0]["room_id"] == room_id
-    await ada.refused("reorder_members", "invalid_argument", room_id=room_id, order=[bob_id])
+    await ada.refused("reorder_members", "invalid_argument", room_id=room_id, order=[bob_id, bob_id])
     order = await ada.ok("reorder_members", room_id=room_id, order=[joined["agent_id"], bob_id])
     assert [member["agent_id"] for member in order["members"]] == [joined["agent_id"], bob_id]
     return room_id
