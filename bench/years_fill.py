@@ -97,6 +97,7 @@ def _events(templates: list[Row], rounds: int, step: int) -> Iterator[Row]:
             yield {
                 **row,
                 "event_seq": row["event_seq"] + 4 * number,
+                "previous_seq": row["previous_seq"] + 4 * number,
                 "event_id": f"{row['event_id']}-{number}",
                 "turn_id": row["turn_id"] + 2 * number,
                 "details_json": json.dumps(details) if details else None,
