@@ -190,7 +190,7 @@ class Connections:
         generation = lent.generation
         with self._lock:
             if broken or generation is not self._now or len(generation.idle) >= _IDLE_CONNECTIONS:
-                generation.close(lent.connection)
+                generation.close(lent)
                 if generation.count == 0 and generation is self._now:
                     self._now = None
             else:
@@ -226,7 +226,7 @@ class Connections:
             yield lent.connection
         finally:
             generation.is_taken = lent.is_surely_taken()
-            generation.close(lent.connection)
+            generation.close(lent)
 
     def _open_first(self, connect: Callable[[], sqlite3.Connection]) -> Generation:
         """Open the store. If its files do not fit together, try again for a moment.

@@ -71,16 +71,17 @@ class Generation:
         self.is_stuck = False
         self.is_superseded = False
 
-    def close(self, connection: sqlite3.Connection) -> None:
+    def close(self, lent: Lent) -> None:
         """Close a connection. Once its files were taken, SQLite must leave alone what is at the path now."""
         if self.is_taken and not self.files.can_close_safely():
-            _kept.append(connection)
+            _kept.append(lent.connection)
             self.is_stuck = True
             return
         self.count -= 1
         if self.count == 0:  # SQLite may now delete -wal and -shm, so others must not expect them
             self.users.leave()
-        connection.close()
+        lent.cursor.close()  # SQLite does not close a connection before its last statement
+        lent.connection.close()
         if self.count == 0:
             self.files.close()
             if self.log is not None:
@@ -89,7 +90,7 @@ class Generation:
     def close_idle(self) -> None:
         idle, self.idle = self.idle, []
         for lent in idle:
-            self.close(lent.connection)
+            self.close(lent)
 
 
 class Lent:
