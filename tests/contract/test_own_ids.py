@@ -264,6 +264,17 @@ def test_a_new_connection_has_not_received_the_turn_of_the_old_one(
     assert again.call("heartbeat")["turn_id"] == 1
 
 
+def test_a_new_connection_that_gives_its_lease_is_told_that_the_turn_is_missing(
+    ada: Connection, connect: Connect
+) -> None:
+    lease = ada.claim()
+
+    refused = connect("ada:1").call("heartbeat", lease_id=lease["lease_id"])
+
+    assert refused["field"] == "expected_turn_id"
+    assert refused["message"].startswith("expected_turn_id is required, because")
+
+
 @owner_calls
 def test_a_member_that_never_got_the_stick_is_refused(
     ada: Connection, bob: Connection, tool: str, arguments: Object

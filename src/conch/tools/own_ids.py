@@ -84,8 +84,9 @@ class OwnIds:
         # Some tools have a field of this name that means something else when it is left out.
         if properties.get("topic_id") is fields.TOPIC_ID and "topic_id" not in given:
             completed["topic_id"] = self._topic_id()
-        if "lease_id" in properties and not {"lease_id", "expected_turn_id"} <= given.keys():
-            turn = self._turn(completed["room_id"])
+        missing = [name for name in ("lease_id", "expected_turn_id") if name not in given]
+        if "lease_id" in properties and missing:
+            turn = self._turn(completed["room_id"], missing[0])
             completed = {"lease_id": turn.lease_id, "expected_turn_id": turn.turn_id, **completed}
         return completed
 
@@ -112,10 +113,10 @@ class OwnIds:
         message = f"topic_id is required, because this connection has joined several topics: {some_of(topics)}."
         raise InvalidArgument(message, field="topic_id")
 
-    def _turn(self, room_id: str) -> Room:
+    def _turn(self, room_id: str, field: str) -> Room:
         self._replies.wait(room_id)  # the reply that brings the turn may be on its way out, or be taken back right now
         turn = self._turns.get(room_id)
         if turn is None:
-            message = f"lease_id is required, because this connection has not received a turn in room {room_id}."
-            raise InvalidArgument(message, Advice("keep_stick"), field="lease_id")
+            message = f"{field} is required, because this connection has not received a turn in room {room_id}."
+            raise InvalidArgument(message, Advice("keep_stick"), field=field)
         return turn
