@@ -16,12 +16,13 @@ _SHORTENED = (60, 30, 15)  # characters of a line, if whole lines do not fit: on
 
 
 def view_mail(found: Mail, budget: Budget) -> tuple[Object, list[str]]:
-    """The object and its lines. What others wrote is cut until all of it fits."""
+    """The object and its lines. If they do not fit, what others wrote is cut in steps."""
+    shown, lines = _mail(found), _mail_lines(found)
     for longest in _SHORTENED:
-        shown, lines = _mail(found), _mail_lines(found)
         if budget.fits_as_mail(shown, lines):
             break
         found = found.shortened(longest)
+        shown, lines = _mail(found), _mail_lines(found)
     return shown, lines
 
 
