@@ -96,6 +96,14 @@ def test_with_only_an_observer_beside_the_owner_the_stick_is_free(room: Room) ->
     assert room.release(room.ada) is None
 
 
+def test_a_release_to_nobody_says_that_no_other_member_takes_turns(room: Room) -> None:
+    room.bob.data("leave_path")
+
+    reply = room.ada.call("release_stick", **room.claim(room.ada), handoff=HANDOFF)
+
+    assert reply.text.startswith("Released. No other active member takes turns.")
+
+
 def test_a_person_who_asks_takes_turns_from_then_on(room: Room) -> None:
     room.app.membership.take_turns(room.eve, room.room_id)
     room.app.membership.take_turns(room.eve, room.room_id)

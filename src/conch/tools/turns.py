@@ -140,7 +140,7 @@ def _offered(offer: Offer) -> Reply:
     )
     text = f"The stick is reserved for {offer.recipient}, who is {offer.recipient_status}."
     if room.reserved_for is None:
-        text = "Released. No other member is active. The next member to wait gets the stick and your handoff."
+        text = "Released. No other active member takes turns. The next member to wait gets the stick and your handoff."
     return Reply(data, text, next="Change nothing shared now. Call `wait_for_turn` for another turn.")
 
 
