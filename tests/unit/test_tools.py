@@ -95,6 +95,12 @@ def test_the_lists_fit_into_a_context_window() -> None:
     assert size_of_list("everyday") + len(instructions(select_tools(["everyday"]))) <= 12 * 1024
 
 
+def test_the_list_names_every_message_type_that_the_skill_asks_for() -> None:
+    outgoing = TOOLS["sync"].input_schema["properties"]["outbox"]["items"]
+
+    assert {"question", "answer", "ack"} <= {*outgoing["properties"]["message_type"]["enum"]}
+
+
 def test_no_tool_but_join_path_lets_a_caller_name_itself() -> None:
     naming = [
         name for name, tool in TOOLS.items() if {"agent_id", "agent_id_override"} & set(tool.input_schema["properties"])

@@ -221,7 +221,7 @@ _OUTGOING: Object = {
         "content_markdown": {"type": "string"},
         "message_type": {
             "type": ["string", "null"],
-            "enum": ["message", "question", "answer", None],
+            "enum": ["message", "question", "answer", "ack", None],
             "description": "Default message.",
         },
         "reply_to": {"type": ["string", "null"], "description": "The message_id that this answers."},
