@@ -49,7 +49,7 @@ _DEEPEST = 3
 
 
 def changed_paths(tool: str, given: dict[str, Any], cwd: str) -> list[str]:
-    """The absolute paths that a tool call plainly changes. It looks at the filesystem only for patterns of a shell."""
+    """The absolute paths that a tool call plainly changes. Only for a shell command does it look at the filesystem."""
     name = tool.lower()
     if name in _SHELLS:
         command = next((given[key] for key in ("command", "cmd", "script") if given.get(key)), "")

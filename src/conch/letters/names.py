@@ -24,7 +24,7 @@ _AUGMENTED = {
 _RESERVED = ("conch", "system", "human")  # the speakers that are not agents: the program itself, and people
 _ANY_SCRIPT = {"Zyyy", "Zinh"}  # common (digits, punctuation, emoji) and inherited (accents)
 _UNKNOWN = frozenset({"Zzzz"})
-# Unicode's names of the Latin letters that are small capitals, or white in a circle or square.
+# Unicode's names of the Latin letters that are small capitals, white in a circle or square, or part of a flag.
 _DRAWN_LETTER = re.compile(
     r"(?:LETTER SMALL CAPITAL|NEGATIVE \w+ LATIN CAPITAL LETTER|INDICATOR SYMBOL LETTER) ([A-Z])$"
 )

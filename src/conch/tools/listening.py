@@ -57,8 +57,8 @@ TOOLS = grouped(
     Tool(
         listen,
         "Wait for anything",
-        "Wait for messages, questions and notices for you. It also ends on your turn or a takeover; "
-        "`wait_for_turn` claims a free stick.",
+        "Wait for messages, questions and notices for you. It also ends on your_turn or "
+        "takeover_available; `wait_for_turn` claims a free stick.",
         fields.takes(wait_seconds=_WAIT_SECONDS),
         fields.WRITES,
     ),

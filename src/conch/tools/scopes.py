@@ -299,7 +299,7 @@ TOOLS = grouped(
     Tool(
         event_inbox,
         "Read your notices",
-        "List notices sent to you, the most urgent first.",
+        "List your notices, the most urgent first.",
         fields.takes(
             state={"type": "string", "enum": [*STATES, "all"], "description": "Default: all but accepted ones."},
             bead_id=fields.BEAD_ID,
@@ -312,7 +312,7 @@ TOOLS = grouped(
     Tool(
         event_mark,
         "Mark a notice",
-        "Mark a notice sent to you. accepted means that you take it on.",
+        "Mark one of your notices. accepted means that you take it on.",
         fields.takes(
             {
                 "event_id": {**fields.AGENT, "description": "The id of the notice."},

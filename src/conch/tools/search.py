@@ -61,7 +61,7 @@ TOOLS = grouped(
         messages_search,
         "Search messages",
         "Find messages in one topic or in all, best match first. A match has all the words; quotes make a phrase; the "
-        "last word may be a prefix of 3 letters. hybrid also finds similar meanings.",
+        "last word may be a prefix of 3 or more letters. hybrid also finds similar meanings.",
         fields.takes(
             {"query": {"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY}},
             topic_id=_name("Default: all topics."),
