@@ -19,7 +19,7 @@ def _changes(place: Place) -> list[Change]:
     folder = _folder(place) if place.project is None else os.path.join(place.project, ".codex")
     # Codex passes no other variables on, so the server would silently use another store than a shell command.
     exported = sorted({*_VARIABLES, *(name for name in place.environ if name.startswith("CONCH_"))})
-    # Without `omit_tools_from`, its code mode hides the tools. It cancels a call after 300 s.
+    # Without `omit_tools_from`, the code mode of Codex hides the tools. `patience.py` counts on the 300 s.
     entry = stdio_entry(place, env_vars=exported, omit_tools_from=["deferred"], tool_timeout_sec=300)
     edits: list[Table | Entry] = [Table(("mcp_servers", "conch"), entry)]
     if place.project is None:  # commands in its sandbox write to the store

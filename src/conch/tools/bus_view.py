@@ -222,5 +222,5 @@ def _after(news: News) -> str:
     if news.questions:
         parts.append("Answer a question with `answer` or `sync` (message_type=answer, reply_to=its message_id).")
     if news.notices:
-        parts.append("Accept the notices that you take on with `event_mark`.")
+        parts.append("With `event_mark`, accept the notices that you take on.")
     return " ".join(parts) or "Act on it if it concerns you, then call `listen` again."

@@ -14,8 +14,8 @@ from conch.warnings import warning
 
 # In short what the text says at length, for a model that sees only the object.
 _FOLLOW_UP = (
-    "Ask ONE follow-up question. If you fully understand, reply with NO_FOLLOWUP_NEEDED and a 3-5 bullet summary of "
-    "what you learned instead."
+    "Ask ONE follow-up question. If you fully understand, reply instead with NO_FOLLOWUP_NEEDED and a 3-5 bullet "
+    "summary of what you learned."
 )
 
 
