@@ -348,15 +348,17 @@ def test_a_skill_that_the_user_changed_stays(home: Path) -> None:
     assert skill.read_text() == "mine"
 
 
-def test_a_file_that_two_harnesses_need_stays_until_the_second_leaves(home: Path) -> None:
+def test_a_file_that_several_harnesses_need_stays_until_the_last_leaves(home: Path) -> None:
     place, skill = place_in(home), home / ".agents" / "skills" / "conch" / "SKILL.md"
-    for name in ("codex", "gemini"):
+    for name in ("codex", "gemini", "qwen"):
         Installer(place).install(HARNESSES[name])
 
-    Installer(place).uninstall(HARNESSES["codex"])
+    left = Installer(place).uninstall(HARNESSES["codex"])
 
     assert skill.exists()
+    assert [each.why for each in left if each.path == str(skill)] == ["still needed by gemini, qwen"]
     Installer(place).uninstall(HARNESSES["gemini"])
+    Installer(place).uninstall(HARNESSES["qwen"])
     assert read_all(home) == {}
 
 

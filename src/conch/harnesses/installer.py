@@ -152,7 +152,7 @@ class Installer:
         try:
             before = _read(change.path)
             if others:
-                result = Result(change.path, "kept", f"{', '.join(others)} needs it")
+                result = Result(change.path, "kept", f"still needed by {', '.join(others)}")
             elif before is None:
                 result = Result(change.path, "kept", "it is gone already")
             elif _is_own_file(change) and before != record.written:
