@@ -504,6 +504,46 @@ def test_the_plugin_never_holds_a_session_back_twice_in_a_row(tmp_path: Path) ->
     assert json.loads(ended.stdout) == [1, 1, 2, 2]
 
 
+SUBAGENT = """
+import {{ conch }} from "{plugin}"
+let prompts = 0
+const client = {{ session: {{ prompt: async () => {{ prompts += 1 }} }} }}
+const hooks = await conch({{ client, directory: "/" }})
+const tell = (type, properties) => hooks.event({{ event: {{ type, properties }} }})
+const created = (info) => tell("session.created", {{ info }})
+await created({{ id: "root" }})
+await tell("message.updated", {{ sessionID: "root", info: {{ id: "msg_2", parentID: "msg_1" }} }})
+await hooks["chat.message"]({{ sessionID: "root" }}, {{ parts: [] }})
+await created({{ id: "child", parentID: "root" }})
+await created({{ id: "grandchild", parentID: "child" }})
+const sessionID = "grandchild"
+const env = {{}}
+await hooks["chat.message"]({{ sessionID }}, {{ parts: [] }})
+await hooks["tool.execute.before"]({{ sessionID, tool: "edit" }}, {{ args: {{}} }})
+await hooks["tool.execute.after"]({{ sessionID, tool: "edit" }}, {{ output: "" }})
+await tell("session.idle", {{ sessionID }})
+await hooks["shell.env"]({{ sessionID }}, {{ env }})
+console.log(JSON.stringify([prompts, env.OPENCODE_SESSION_ID]))
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the plugin runs in Node or Bun")
+def test_the_plugin_says_that_the_session_of_a_subagent_is_one(tmp_path: Path) -> None:
+    """OpenCode tells it only once, when the session is created. A subagent has no mail, and is not held back."""
+    program, plugin, main = tmp_path / "conch", tmp_path / "plugin.mjs", tmp_path / "main.mjs"
+    program.write_text(f"#!/bin/sh\n{{ cat; echo; }} >> '{tmp_path}/given'\necho '{{\"block\": \"x\"}}'\n")
+    program.chmod(0o755)
+    plugin.write_text(plugin_text(str(program), "opencode"))
+    main.write_text(SUBAGENT.format(plugin=plugin))
+
+    ended = subprocess.run(["node", str(main)], capture_output=True, text=True, check=True)
+
+    given = [json.loads(line) for line in (tmp_path / "given").read_text().splitlines()]
+    about = [(each["session_id"], each.get("agent_id"), "agent_type" in each) for each in given]
+    assert about == 2 * [("root", None, False)] + 3 * [("root", "grandchild", True)]
+    assert json.loads(ended.stdout) == [0, "root"]
+
+
 def test_stopping_with_empty_hands_is_free(hook: Hook) -> None:
     start(hook, "one")
 

@@ -27,7 +27,12 @@ export const conch = async ({ client, directory }) => {
   const pending = new Map() // what the model of a session has yet to read
   const begun = new Map() // when a session is known to conch
   const held = new Set() // the sessions that were just kept from stopping
-  const base = (sessionID) => ({ session_id: sessionID, cwd: directory })
+  const parents = new Map() // of the sessions of subagents, which belong to their parent's agent
+  const rootOf = (sessionID) => (parents.has(sessionID) ? rootOf(parents.get(sessionID)) : sessionID)
+  const base = (sessionID) => {
+    const subagent = parents.has(sessionID) ? { agent_id: sessionID, agent_type: "subagent" } : {}
+    return { session_id: rootOf(sessionID), cwd: directory, ...subagent }
+  }
   const keep = (sessionID, answer) => {
     if (answer.context) pending.set(sessionID, `${pending.get(sessionID) ?? ""}\n\n${answer.context}`)
   }
@@ -40,11 +45,13 @@ export const conch = async ({ client, directory }) => {
     event: async ({ event }) => {
       const info = event.properties?.info ?? {}
       const sessionID = event.properties?.sessionID ?? info.id
-      const isRoot = !info.parentID // the session of a subagent belongs to its parent's agent
-      if (event.type === "session.created" && isRoot) {
+      if (!event.type.startsWith("session.")) return // a message has a parent too
+      if (info.parentID) parents.set(sessionID, info.parentID)
+      if (parents.has(sessionID)) return
+      if (event.type === "session.created") {
         begun.set(sessionID, ask(event.type, base(sessionID)).then((answer) => keep(sessionID, answer)))
       }
-      if (event.type === "session.deleted" && isRoot) await ask(event.type, base(sessionID))
+      if (event.type === "session.deleted") await ask(event.type, base(sessionID))
       if (event.type !== "session.idle") return
       const answer = await ask(event.type, { ...base(sessionID), stop_hook_active: held.delete(sessionID) })
       if (!answer.block) return
@@ -69,7 +76,7 @@ export const conch = async ({ client, directory }) => {
       output.output += take(sessionID)
     },
     "shell.env": async ({ sessionID }, output) => {
-      if (sessionID) output.env.OPENCODE_SESSION_ID = sessionID
+      if (sessionID) output.env.OPENCODE_SESSION_ID = rootOf(sessionID)
     },
   }
 }
