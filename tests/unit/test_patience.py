@@ -16,6 +16,7 @@ SEEN = {
     "qwen-cli-mcp-client-conch": (130, 130),
     "kilo": (60, 130),
     "some-new-client": (60, 60),
+    "copilots-of-another-kind": (60, 60),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from conch.config import LONGEST_WAIT_MS
-from conch.host.marks import slug_of
+from conch.host.marks import known_slug
 from conch.lean import NamedTuple
 
 
@@ -18,12 +18,11 @@ class _Harness(NamedTuple):
     """It can run commands in the background, and they act as the same agent."""
 
 
-# Seen with the real programs. The name of their MCP client begins with one of these.
+# Seen with the real programs.
 _HARNESSES = {
     "claude-code": _Harness(600_000, 600_000),
-    "codex": _Harness(
-        280_000, 280_000, has_background=False
-    ),  # it gives up at 300 s; its sandbox hides who runs a command
+    # It gives up at 300 s. Its sandbox hides who runs a command.
+    "codex": _Harness(280_000, 280_000, has_background=False),
     "gemini": _Harness(570_000, 570_000),  # it gives up at 600 s
     "opencode": _Harness(50_000, 600_000, has_background=False),
     "copilot": _Harness(120_000, 120_000),
@@ -65,9 +64,8 @@ class Patience(NamedTuple):
 
 @lru_cache(maxsize=16)
 def patience_of(client_name: str | None, has_progress: bool) -> Patience:
-    slug = slug_of(client_name or "")
-    for start, harness in _HARNESSES.items():
-        if slug.startswith(start):
-            survives = harness.with_progress_ms if has_progress else harness.survives_ms
-            return Patience(survives, _BACKGROUND if harness.has_background else _COME_BACK, harness.has_background)
-    return Patience(0, _COME_BACK)
+    harness = _HARNESSES.get(known_slug(client_name or "") or "")
+    if harness is None:
+        return Patience(0, _COME_BACK)
+    survives = harness.with_progress_ms if has_progress else harness.survives_ms
+    return Patience(survives, _BACKGROUND if harness.has_background else _COME_BACK, harness.has_background)
