@@ -178,7 +178,7 @@ class Session:
         return patience_of(self._client_name(), has_progress=call.report_every < float("inf"))
 
     def note_sessions(self, meta: dict[str, Any]) -> None:
-        """Note the harness's sessions that a call comes from. Its commands are then the same agent.
+        """Note the harness's sessions that a call comes from. Commands in these sessions are then the same agent.
 
         The root session comes first, so that a subagent with a thread of its own is its parent's agent.
         """
@@ -271,8 +271,8 @@ class Session:
     def expecting_mail(self) -> AbstractContextManager[Aside]:
         """Let the store look for mail while it works for the caller, if that saves time.
 
-        The function returns what it has seen, which is right unless the reply itself delivers some of that mail. Mail
-        that comes while the call runs may be left to the next reply.
+        `with` gives a function that returns what the store has seen, which is right unless the reply itself delivers
+        some of that mail. Mail that comes while the call runs may be left to the next reply.
         """
         caller = self._caller
         if caller is None:
