@@ -111,6 +111,14 @@ def test_what_is_not_there_is_said_with_what_is(ada: Client, uri: str) -> None:
     assert "The resources are conch://room" in told or "Call list_rooms" in told or "Call topic_create" in told
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a%00b", "\ud800"], ids=["NUL", "quoted NUL", "half a surrogate pair"])
+@pytest.mark.parametrize("place", ["room", "topic"])
+def test_a_name_that_no_store_can_keep_is_refused(ada: Client, place: str, name: str) -> None:
+    for use in (lambda uri: read(ada, uri), lambda uri: Watch(RESOURCES, ada.session, [uri], strict=True)):
+        with pytest.raises(InvalidArgument, match="uri contains"):
+            use(f"conch://{place}/{name}")
+
+
 def test_a_watcher_learns_of_changes_in_the_room_the_inbox_and_a_topic(ada: Client, bob: Client) -> None:
     topic_id = bob.data("topic_create", name="pink")["topic_id"]
     bob.join(topic_id, "bob-there")

@@ -22,6 +22,7 @@ from conch.tools import bus_view, turns_view
 from conch.tools.advice import STEPS
 from conch.tools.facts import tell
 from conch.tools.replies import Object, Reply
+from conch.tools.schema import check_texts
 from conch.tools.session import Session
 from conch.tools.text import one_line, visible
 
@@ -197,7 +198,9 @@ def _find(resources: Sequence[Resource], uri: str) -> tuple[Resource, str]:
         if uri == resource.address and not resource.is_template:
             return resource, ""
         if resource.is_template and uri.startswith(start) and len(uri) > len(start):
-            return resource, _unquoted(uri[len(start) :])
+            name = _unquoted(uri[len(start) :])
+            check_texts("uri", name)
+            return resource, name
     known = ", ".join(each.address for each in resources)
     raise InvalidArgument(f"There is no such resource. The resources are {known}.", field="uri")
 

@@ -46,7 +46,7 @@ def check_arguments(tool: str, schema: Object, arguments: Object) -> Object:
             raise _refusal(field, f"{field} is required.")
     for field, value in given.items():
         _check_value(field, properties[field], value)
-        _check_texts(field, value)
+        check_texts(field, value)
     return given
 
 
@@ -90,7 +90,7 @@ def _is_type(value: Any, name: str) -> bool:
     return isinstance(value, _TYPES[name][0]) and (name == "boolean" or not isinstance(value, bool))
 
 
-def _check_texts(field: str, value: Any, depth: int = 0) -> None:
+def check_texts(field: str, value: Any, depth: int = 0) -> None:
     """Refuse NUL and half a surrogate pair, which no store can keep, and very deep nesting."""
     if isinstance(value, str):
         if "\0" in value:
@@ -103,11 +103,11 @@ def _check_texts(field: str, value: Any, depth: int = 0) -> None:
         is_named = depth < _DEEPEST_NAMED and field != "handoff"  # `rooms/handoffs.py` names the parts of a handoff
         if isinstance(value, list):
             for place, item in enumerate(value):
-                _check_texts(f"{field}[{place}]" if is_named else field, item, depth + 1)
+                check_texts(f"{field}[{place}]" if is_named else field, item, depth + 1)
             return
         for name, item in value.items():
-            _check_texts(field, name, depth + 1)
-            _check_texts(f"{field}.{name[:80]}" if is_named else field, item, depth + 1)
+            check_texts(field, name, depth + 1)
+            check_texts(f"{field}.{name[:80]}" if is_named else field, item, depth + 1)
 
 
 def _refusal(field: str, message: str) -> InvalidArgument:
