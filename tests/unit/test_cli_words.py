@@ -144,6 +144,19 @@ def test_durations_are_read_wherever_an_option_takes_a_time() -> None:
     assert value("reserve", "a", "--ttl", "2h") == value("agent", "reserve", "a", "--ttl", "120") == 120
 
 
+def test_a_value_after_an_equals_sign_may_have_spaces() -> None:
+    parsed = parse_options(split_words(["--store=/tmp/my store", "release", "--status=all is done", "--next=a=b c"]))
+
+    assert (parsed.store, parsed.status, parsed.next_action) == ("/tmp/my store", "all is done", "a=b c")
+
+
+def test_a_text_with_spaces_may_look_like_an_option() -> None:
+    note = parse_options(split_words(["note", "--x=1 is ignored"]))
+    release = parse_options(split_words(["release", "--status", "done", "--next", "--status=x is ignored"]))
+
+    assert (note.text, release.next_action) == ("--x=1 is ignored", "--status=x is ignored")
+
+
 @pytest.mark.parametrize("given", ["-1", "65536", "99999999999999999999"])
 def test_a_port_that_cannot_exist_is_refused(given: str) -> None:
     with pytest.raises(InvalidArgument, match=f"--port must be from 0 to 65535, not '{given}'"):

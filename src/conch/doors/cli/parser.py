@@ -77,7 +77,7 @@ class _Parse:
         for word in rest:
             if word == "--":
                 positional += rest
-            elif _is_value(word):
+            elif _is_value(word) and word.partition("=")[0] not in self._flags:  # `--status=all is done` is a flag
                 positional.append(word)
             else:
                 self._take_flag(word, rest)
