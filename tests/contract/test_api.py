@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from tests.contract.conftest import in_background
 
 import conch
-from conch.doors.api import AsyncRoom, Room, join, join_async
+from conch.doors.api import AsyncRoom, Message, Reservation, Room, join, join_async
 from conch.errors import ConchError
 
 DONE = {"status": "wrote it", "next_action": "review it"}
 Join = Callable[[str], Room]
+Result = TypeVar("Result")
 
 
 @pytest.fixture
@@ -121,6 +124,50 @@ def test_async_programs_have_the_same_room_and_a_cancelled_wait_claims_nothing(e
             return waiting.cancelled(), heard.status
 
     assert asyncio.run(work()) == (True, "your_turn")
+
+
+class Ending(Room):
+    """A room that tells when a call has ended, before the event loop knows."""
+
+    ended: threading.Event
+
+    def reserve(self, scope: str, **options: Any) -> Reservation:
+        return self._end(super().reserve(scope, **options))
+
+    def sync(self, *texts: str, **options: Any) -> list[Message]:
+        return self._end(super().sync(*texts, **options))
+
+    def _end(self, found: Result) -> Result:
+        self.ended.set()
+        return found
+
+
+async def cancel_at_its_end(call: Coroutine[Any, Any, object], ended: threading.Event) -> None:
+    ended.clear()
+    task = asyncio.create_task(call)
+    await asyncio.sleep(0)  # starts it
+    ended.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_what_a_cancelled_call_has_brought_is_taken_back(enter: Join, workspace: str) -> None:
+    ada = enter("script:ada")
+    room = Ending(workspace, "script:bob")
+    room.ended = threading.Event()
+    bob = AsyncRoom(room)
+
+    async def work() -> list[str]:
+        await bob.sync()
+        ada.sync(*[f"number {number}" for number in range(45)])
+        await cancel_at_its_end(bob.sync(), room.ended)
+        await cancel_at_its_end(bob.reserve("src"), room.ended)
+        async with bob:
+            return [each.text for each in await bob.sync()]
+
+    assert asyncio.run(work()) == [f"number {number}" for number in range(45)]
+    assert ada.reserve("src/parser.py").scope == "src/parser.py"
 
 
 def test_many_async_agents_of_one_program_can_wait_at_the_same_time(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from types import TracebackType
 
@@ -19,10 +20,11 @@ from conch.errors import Cancelled, ConchError
 from conch.lean import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import run_tool
-from conch.tools.replies import Object
+from conch.tools.replies import Delivery, Object
 from conch.tools.session import Session
 
 if TYPE_CHECKING:
+    from asyncio import Future
     from concurrent.futures import Executor
 
 _Result = TypeVar("_Result")
@@ -84,10 +86,27 @@ class Heard(NamedTuple):
     notices: list[Object]
 
 
+class _Call(Call):
+    """One call of a room, and what it has brought so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._brought: list[Delivery] = []
+
+    def bring(self, delivery: Delivery) -> None:
+        delivery.sent()
+        self._brought.append(delivery)
+
+    def take_back(self) -> None:
+        for delivery in reversed(self._brought):
+            with suppress(ConchError):  # a stick or a reservation then lapses by itself
+                delivery.retracted(lambda task: task())
+
+
 class Room:
     """The room of a workspace, as one agent. Close it, or use it in a `with` statement."""
 
-    def __init__(self, path: str | os.PathLike[str] | None, agent_id: str | None, call: Call | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None, agent_id: str | None, call: _Call | None = None) -> None:
         self._app = open_app(os.environ)
         self._session = Session(self._app, "cli")
         try:
@@ -116,7 +135,7 @@ class Room:
 
     # -- the stick
 
-    def wait(self, timeout: float | None = None, *, call: Call | None = None) -> Turn | None:
+    def wait(self, timeout: float | None = None, *, call: _Call | None = None) -> Turn | None:
         """Wait for the stick; None if the time is up, or if only a takeover could get it."""
 
         def attempt(seconds: float) -> Object | None:
@@ -143,7 +162,7 @@ class Room:
         reserved_for: str | None = released.get("reserved_for")
         return reserved_for
 
-    def take_over(self, reason: str, *, call: Call | None = None) -> Turn:
+    def take_over(self, reason: str, *, call: _Call | None = None) -> Turn:
         """Take the stick from an agent that does not answer. Refused unless takeover is available."""
         turn_id = self._call("get_room_state", None, room_id=self.room_id)["room"]["turn_id"]
         given: Object = {"room_id": self.room_id, "expected_turn_id": turn_id, "reason": reason}
@@ -154,7 +173,7 @@ class Room:
     # -- messages and questions
 
     def sync(
-        self, *texts: str, to: list[str] | None = None, timeout: float = 0, call: Call | None = None
+        self, *texts: str, to: list[str] | None = None, timeout: float = 0, call: _Call | None = None
     ) -> list[Message]:
         """Send these texts to the home topic, then return what is new to you. With a timeout, wait for a message."""
         outbox = [{"content_markdown": text, **({"metadata": {"to": to}} if to else {})} for text in texts]
@@ -171,11 +190,11 @@ class Room:
 
         return _until(timeout, attempt) or []
 
-    def ask(self, question: str, timeout: float | None = None, *, call: Call | None = None) -> list[Answer]:
+    def ask(self, question: str, timeout: float | None = None, *, call: _Call | None = None) -> list[Answer]:
         """Ask the others, and wait for the first answer; none if the time is up. The question stays open then."""
         asked = self._call("ask", call, topic_id=self.topic_id, question=question, wait_seconds=0)
         seconds = FOREVER if timeout is None else timeout
-        found = self._app.questions.wait(self.topic_id, asked["question_id"], seconds, call or Call())
+        found = self._app.questions.wait(self.topic_id, asked["question_id"], seconds, call or _Call())
         return [Answer(each.sender, each.content_markdown) for each in found.answers] if found else []
 
     def answer(self, question: Message | str, text: str) -> bool:
@@ -186,7 +205,7 @@ class Room:
         answered = retry_interrupted(lambda: self._app.questions.answer(peer, [response], needs_followups=False))
         return bool(answered.saved)
 
-    def listen(self, timeout: float | None = None, *, call: Call | None = None) -> Heard:
+    def listen(self, timeout: float | None = None, *, call: _Call | None = None) -> Heard:
         """Wait for the first of: your turn, a takeover, messages for you, questions, notices. Each is shown once."""
         given = {} if timeout is None else {"wait_seconds": int(timeout + 0.999)}
         found = self._call("listen", call, **given)
@@ -195,17 +214,17 @@ class Room:
 
     # -- files
 
-    def reserve(self, scope: str, *, ttl_minutes: int = 120) -> Reservation:
+    def reserve(self, scope: str, *, ttl_minutes: int = 120, call: _Call | None = None) -> Reservation:
         """Reserve a file or a directory before you change it."""
-        found = self._call("scope_reserve", None, room_id=self.room_id, scope=scope, ttl_minutes=ttl_minutes)
+        found = self._call("scope_reserve", call, room_id=self.room_id, scope=scope, ttl_minutes=ttl_minutes)
         return Reservation(found["reservation"]["scope"], found["reservation"]["expires_at"])
 
     def unreserve(self, scope: str) -> None:
         self._call("scope_release", None, room_id=self.room_id, scope=scope)
 
-    def _call(self, tool: str, call: Call | None, /, **given: Any) -> Object:
-        """Run a tool. What it grants is taken back if the caller no longer waits for it."""
-        call = call or Call()
+    def _call(self, tool: str, call: _Call | None, /, **given: Any) -> Object:
+        """Run a tool. What it brings is taken back if the caller no longer waits for it."""
+        call = call or _Call()
         try:
             reply = retry_interrupted(lambda: run_tool(TOOLS[tool], self._session, given, call))
         except ConchError as refusal:
@@ -215,7 +234,7 @@ class Room:
         if call.cancelled:
             reply.delivery.not_sent()
             raise Cancelled("The call was cancelled.")
-        reply.delivery.sent()
+        call.bring(reply.delivery)
         return reply.data
 
 
@@ -228,7 +247,7 @@ def join(path: str | os.PathLike[str] | None = None, *, agent_id: str | None = N
 
 
 class AsyncRoom:
-    """The same room for `async` code. A cancelled call is taken back: it claims no stick and shows nothing."""
+    """The same room for `async` code. If a call is cancelled, what it has brought is taken back, such as the stick."""
 
     def __init__(self, room: Room) -> None:
         self.room = room
@@ -270,7 +289,7 @@ class AsyncRoom:
         return await _in_thread(lambda call: self.room.listen(timeout, call=call))
 
     async def reserve(self, scope: str, *, ttl_minutes: int = 120) -> Reservation:
-        return await _in_thread(lambda call: self.room.reserve(scope, ttl_minutes=ttl_minutes))
+        return await _in_thread(lambda call: self.room.reserve(scope, ttl_minutes=ttl_minutes, call=call))
 
     async def unreserve(self, scope: str) -> None:
         await _in_thread(lambda call: self.room.unreserve(scope))
@@ -281,19 +300,27 @@ async def join_async(path: str | os.PathLike[str] | None = None, *, agent_id: st
     return AsyncRoom(await _in_thread(lambda call: Room(path, agent_id, call)))
 
 
-async def _in_thread(act: Callable[[Call], _Result]) -> _Result:
-    """Run blocking work in a thread. If the task is cancelled, the call is cancelled, and ends before this returns."""
+async def _in_thread(act: Callable[[_Call], _Result]) -> _Result:
+    """Run blocking work in a thread. If the task is cancelled, the call ends and is taken back before this returns."""
     import asyncio  # slow to import, and only async programs need it
 
-    call = Call()
+    call = _Call()
     work = asyncio.get_running_loop().run_in_executor(_threads(), act, call)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        call.cancel()
-        await asyncio.wait([work])
-        work.exception()
+        await asyncio.shield(_take_back(call, work))
         raise
+
+
+async def _take_back(call: _Call, work: Future[_Result]) -> None:
+    """Cancel a call, and take back what it has brought. It may have ended just before its task was cancelled."""
+    import asyncio
+
+    call.cancel()
+    await asyncio.wait([work])
+    work.exception()  # nobody else asks for it
+    await asyncio.get_running_loop().run_in_executor(_threads(), call.take_back)
 
 
 @cache
