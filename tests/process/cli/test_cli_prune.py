@@ -47,6 +47,16 @@ def test_with_yes_it_is_deleted_and_the_next_message_is_numbered_on(conch: Any) 
     assert conch("db", "verify").status == 0
 
 
+def test_with_nothing_to_delete_it_says_so_in_a_sentence(conch: Any) -> None:
+    conch("join")
+
+    dry = conch("db", "prune", "--older", "1d", "--dry-run").out
+    compacted = conch("db", "prune", "--older", "1d", "--compact", "--yes").out
+
+    assert dry.startswith("Nothing would be deleted in ")
+    assert compacted.startswith("Deleted nothing in ")
+
+
 def test_a_time_is_required_unless_the_setting_gives_one(conch: Any) -> None:
     missing = conch("db", "prune", "--json")
     wrong = conch("db", "prune", "--older", "soon", "--json")

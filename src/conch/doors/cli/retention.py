@@ -19,9 +19,8 @@ def prune(context: Context) -> Report:
     found = retention.survey(age)
     place = one_line(app.store.describe())
     if options.dry_run or not (any(found) or options.compact):
-        return Report(
-            {**found._asdict(), "dry_run": options.dry_run}, f"{_spell(found, 'would be deleted')} in {place}."
-        )
+        would = f"{_spell(found).capitalize()} would be deleted in {place}."
+        return Report({**found._asdict(), "dry_run": options.dry_run}, would)
     facts = f"This deletes {_spell(found)} in {place}, without a backup."
     require_yes(options, facts, "Delete now?", "Nothing was deleted. On a terminal, answer y; in a script, add --yes.")
     outcome = retention.prune(age, options.compact)
@@ -42,6 +41,6 @@ def _age(context: Context) -> int:
     return context.app.settings.retention_days * DAY
 
 
-def _spell(pruned: Pruned, verb: str = "") -> str:
+def _spell(pruned: Pruned) -> str:
     parts = [f"{count:,} {name if count != 1 else name[:-1]}" for name, count in pruned._asdict().items() if count]
-    return " ".join([", ".join(parts) or "Nothing", verb]).rstrip()
+    return ", ".join(parts) or "nothing"
