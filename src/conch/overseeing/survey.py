@@ -100,7 +100,7 @@ class Survey(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """What the store says about a room beside its members."""
+    """What the store says about a room."""
 
     members: list[Member]
     """Those to show."""
@@ -191,9 +191,9 @@ def leading(found: Survey, most: int) -> Survey:
 
 
 def find_gone(snapshot: Snapshot) -> frozenset[str]:
-    """Which members are gone and may have left work behind: a value to compare, because looking for that takes time.
+    """Which members are gone. Looking for the work that they left takes time, so look only if this value changes.
 
-    It has the ids of those that are listed, and the number of those that are not, because they were marked as gone.
+    It has the ids of the listed members that are gone, and the number of those that are not listed.
     """
     gone = frozenset(member.agent_id for member in snapshot.members if snapshot.is_gone(member))
     return gone | {f"{snapshot.left_out} more"} if snapshot.left_out else gone

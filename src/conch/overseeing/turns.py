@@ -52,7 +52,7 @@ def read_turns(store: Store, room_id: str, since: int | None, until: int | None,
     """The latest turns of a room that touch the time between two moments."""
     with store.read() as tx:
         load_room(tx, room_id)
-        # A turn has at most two events, and the event before the first one may have begun it.
+        # A turn has at most two events, besides kicks of other members. The event before the first may have begun it.
         rows = tx.all("turn_events_until", room_id=room_id, until=LAST if until is None else until, limit=2 * limit + 1)
         if until is not None:  # how the last of them ended
             rows = [*tx.all("turn_event_after", room_id=room_id, until=until), *rows]

@@ -74,7 +74,7 @@ class Command(NamedTuple):
     """The error code for a bad argument, if it is not the group's."""
     group: Group = Group("")
     reads: bool = False
-    """It changes nothing and claims nothing, so it is always safe to suggest."""
+    """Without options it claims and destroys nothing, so it is always safe to suggest."""
     needs_store: bool = True
     """Without a store, the handler gets the options instead of a context."""
 

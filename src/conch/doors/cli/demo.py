@@ -1,7 +1,7 @@
 """`conch demo`: three scripted agents share a scratch checkout. They take turns, skip a member, fail and recover.
 
 Each agent is a process that stands in for a harness: it starts `conch mcp` and waits for it. The demo speaks MCP to
-that server through pipes that both inherit, so it can kill the agent as a crash would. It checks and shows every reply.
+that server through pipes that both inherit, so it can kill the agent as a crash would. It checks every reply.
 """
 
 from __future__ import annotations

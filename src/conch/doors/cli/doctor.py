@@ -212,7 +212,7 @@ def _server(program: str) -> list[_Finding]:
 
 
 def _hook(program: str, harness: str) -> str:
-    """What is wrong with the answer to a call as the harness makes it, about a tool that changes nothing."""
+    """Call the hook as the harness does, before a tool that changes nothing. Returns what is wrong with the answer."""
     event = {"gemini": "BeforeTool", "cursor": "preToolUse"}.get(harness, "PreToolUse")
     sample = {"session_id": "doctor", "cwd": os.getcwd(), "hook_event_name": event, "tool_name": "Read"}
     answer = _run([program, "hook", event, "--harness", harness], json.dumps({**sample, "tool_input": {}})).strip()

@@ -18,7 +18,7 @@ _FEW = 20
 
 def install(options: Any) -> Report:
     hooked = git_hook.install(options.path or ".", find_program())
-    lines = [f"{'Wrote' if hooked.outcome == 'written' else 'Nothing to do:'} {one_line(hooked.path)}."]
+    lines = [f"{'Wrote' if hooked.outcome == 'written' else 'The hook is already there:'} {one_line(hooked.path)}."]
     if hooked.kept:
         lines.append(f"The hook that was there before is now {one_line(hooked.kept)}. It runs first.")
     lines.append("From now on, git refuses commits of files that another live agent has reserved, in every worktree.")

@@ -62,7 +62,7 @@ def _given(agreement: Agreement, text: str | None) -> str:
     if may_ask():
         return _edited(agreement.text)
     if sys.stdin is not None and sys.stdin.isatty():
-        message = "Only a person can edit on a terminal. Give the text as an argument, or with - on standard input."
+        message = "Only a person can edit on a terminal. Give the text as an argument; `-` reads standard input."
         raise DecisionNeeded(message, field="text")
     return read_text("-")
 

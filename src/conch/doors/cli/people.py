@@ -1,4 +1,7 @@
-"""The commands with which a person steps in between agents. Most need a reason. All are recorded under their name."""
+"""The commands with which a person steps in between agents.
+
+Most need a reason. All are recorded under the person's name.
+"""
 
 from __future__ import annotations
 

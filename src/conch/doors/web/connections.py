@@ -33,7 +33,7 @@ def most_connections() -> int:
 
 
 class ConnectionTrouble:
-    """Reports what goes wrong in the event loop. That the system has no room for a connection is one line a minute."""
+    """Reports what goes wrong in the event loop: at most once a minute if the system has no room for a connection."""
 
     def __init__(self) -> None:
         self._said_at = -_SAID_SECONDS

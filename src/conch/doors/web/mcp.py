@@ -1,8 +1,9 @@
 """MCP over HTTP at `/mcp`: the same tools as `conch mcp`, served by the official SDK.
 
-Each MCP session is one agent, which is gone when the session ends. The stateless form of the protocol has no sessions.
-There, the name in the address says which agent calls (`/mcp?agent=NAME`). Without one, all calls of one client program
-are one agent. Such an agent may always call again, so only its silence shows that it is gone.
+A name in the address says which agent calls: `/mcp?agent=NAME`. Without a name, each MCP session is one agent, which
+is gone when the session ends. The stateless form of the protocol has no sessions. There, all calls of one client
+program without a name are one agent. Such an agent, or one with a name, may always call again, so only its silence
+shows that it is gone.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _PATIENCE_SECONDS = 10.0  # how long a client may leave a reply unread, as for `
 _ENDING_SECONDS = 1.0  # a store that does not answer must not keep the server from stopping
 _CALLER = "conch.caller"
 _SESSION = "session "  # the beginning of the key of an agent that is a session
-_TURNS = 5  # rounds of the event loop, after which the server knows that the client has closed the connection
+_TURNS = 5  # rounds of the event loop, after which the server knows whether the client has closed the connection
 
 _Context = ServerRequestContext[Any, Any]
 
@@ -218,7 +219,7 @@ class McpDoor:
             run.settled.set()
 
     async def _cancel_answered(self, context: _Context, params: types.CancelledNotificationParams) -> None:
-        """Take back what a reply brought, if it crossed its cancellation. The SDK cancels calls without a reply."""
+        """Take back what a reply brought, if it crossed its cancellation. The SDK itself cancels unanswered calls."""
         request = (_session_id(context), params.request_id)
         for run in [each for each in self._calls if each.request == request and each.has_replied]:
             await run.settled.wait()

@@ -216,7 +216,7 @@ COMMANDS |= grouped(
         "with the instructions of the MCP server, and when a session starts. On a terminal this opens $EDITOR; "
         "otherwise it reads standard input. An empty text deletes the agreement.",
         (
-            word("text", "TEXT", "the whole agreement; - reads standard input", required=False),
+            word("text", "TEXT", "the whole agreement; `-` reads standard input", required=False),
             switch("--user", "your own agreement, for all projects"),
             *_PROJECT,
         ),

@@ -4,9 +4,9 @@ const PATIENCE = 40_000; // the server sends something at least every 15 seconds
 const PAUSES = [500, 1000, 2000, 4000, 8000];
 
 /**
- * Calls `happened` with each new entry, `changed` after every change, even one that leaves no entry, `stated` with true
- * or false when the connection is there or lost, `opened` for each new connection, because something may have happened
- * before it, and `replaced` if the server has another store.
+ * Calls `happened` with each new entry, and `changed` after every change, even one that leaves no entry. Calls `stated`
+ * with true when the connection is there, and with false when it is lost. Calls `opened` for each new connection, because
+ * something may have happened before it, and `replaced` if the server has another store.
  */
 export class Stream {
   constructor(calls) {
