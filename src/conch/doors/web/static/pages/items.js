@@ -35,7 +35,6 @@ function itemRow(item) {
       ${item.is_active ? html`<span class="pill hold">in progress</span>` : nothing}<span class="grow"></span>
       ${item.latest_at ? html`<small><time-span since=${item.latest_at}></time-span> ago</small>` : nothing}</div>
     <div class="row">${item.agents?.map(named) ?? nothing}
-      ${item.handoffs ? html`<span class="pill">${count(item.handoffs, "handoff")}</span>` : nothing}
       ${item.notices ? html`<span class="pill">${count(item.notices, "notice")}</span>` : nothing}
       ${item.reservations ? html`<span class="pill">${count(item.reservations, "reservation")}</span>` : nothing}</div></li>`;
 }

@@ -167,7 +167,7 @@ export class Lanes {
 
   arrow(turn, next, x, y) {
     if (!next || turn.end === null || next.agent.agent_id === turn.agent.agent_id) return nothing;
-    const isTaken = next.started_by === "takeover" || next.started_by === "force";
+    const isTaken = next.started_by === "takeover";
     const x1 = x(turn.end), x2 = x(next.start), y1 = y(turn.agent.agent_id) + 20, y2 = y(next.agent.agent_id) + 20;
     const bend = Math.max(8, (x2 - x1) / 2), kind = isTaken ? "taken" : "";
     return svg`<path class="arrow ${kind}" d="M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend - 4} ${y2} ${x2 - 1} ${y2}"></path>
