@@ -18,6 +18,9 @@ const WHY = {
 };
 const STATES = { seen: "Seen", accepted: "Accepted" };
 
+// A Map, because agents choose the type: an object also has a "constructor".
+const VERBS = new Map(Object.entries({ question: "asked", answer: "answered", nudge: "asked for the stick", redaction: "redacted", ack: "acknowledged" }));
+
 /** A row. `context` is `{me, shell, roomId}`. */
 export function entryRow(entry, context) {
   const isQuestion = asks(entry), tone = isQuestion ? "ask" : TONES[typeOf(entry)] ?? "";
@@ -148,14 +151,16 @@ export const itemLink = (bead, roomId) =>
 function message(entry, context) {
   const said = html`<div class="said">${formatted(entry.content_markdown ?? "")}</div>`;
   if (entry.message_type === "question") return questionRow(entry, context, said);
-  const verb = { answer: "answered", nudge: "asked for the stick", redaction: "redacted", ack: "acknowledged" }[entry.message_type] ?? "said";
-  return html`${named(entry.from)} ${verb} ${thread(entry)}${said}`;
+  return html`${named(entry.from)} ${verb(entry) ?? "said"} ${thread(entry)}${said}`;
 }
 
 function questionRow(entry, context, said) {
   if (!asks(entry)) return html`${named(entry.from)} asked <span class="pill">${entry.question.status === "cancelled" ? "Cancelled" : "Answered"}</span> ${thread(entry)}${said}`;
   return html`${named(entry.from)} <b>Needs input</b> from anyone ${thread(entry)}${said}${answerBox(entry, context)}`;
 }
+
+/** What the sender of a message did, unless it only said something. */
+export const verb = (message) => VERBS.get(message.message_type);
 
 const thread = (entry) => (entry.topic_id ? html`<a class="soft" href=${topicAddress(entry.topic_id, entry.seq)} title="Show in its topic"><small>#${entry.seq}</small></a>` : nothing);
 

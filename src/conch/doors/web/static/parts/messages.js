@@ -6,11 +6,10 @@ import { named } from "../agents.js";
 import { formatted } from "../markdown.js";
 import { count, visible } from "../text.js";
 import { clock, exact } from "../time.js";
-import { isOpen } from "./entries.js";
+import { isOpen, verb } from "./entries.js";
 import { answerBox } from "./forms.js";
 
 const LATEST = 6;
-const TYPES = { question: "asked", answer: "answered", nudge: "asked for the stick", redaction: "redacted", ack: "acknowledged" };
 
 /** `[{message, replies}]`: each message below the first one of its thread that is here. */
 export function threads(messages) {
@@ -39,7 +38,7 @@ export class Talk {
 /** One message. `tools` stand beside its head, `below` under it. */
 export function messageView(message, { tools = nothing, below = nothing, isAt = false } = {}) {
   const sender = { agent_id: message.agent_id, label: message.sender };
-  return html`<div class="message ${isAt ? "at" : ""}" id=${`message-${message.seq}`}>${named(sender)} ${TYPES[message.message_type] ? html`<small>${TYPES[message.message_type]}</small>` : nothing}
+  return html`<div class="message ${isAt ? "at" : ""}" id=${`message-${message.seq}`}>${named(sender)} ${verb(message) ? html`<small>${verb(message)}</small>` : nothing}
     <small><time datetime=${message.created_at} title=${exact(message.created_at)}>${clock(message.created_at)}</time> #${message.seq}</small>
     ${questionState(message)} ${addressed(message)} ${tools}
     <div class="said">${formatted(message.content_markdown)}</div>${below}</div>`;
