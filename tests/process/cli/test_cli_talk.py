@@ -739,14 +739,21 @@ def test_bad_standard_input_is_refused_and_changes_nothing(talkers: Any, words: 
     assert talkers.contents() == before
 
 
-def test_a_closed_standard_input_is_refused(shell: Callable[[str], Any], workspace: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("send -", "INVALID_ARGUMENT"), ("ask -", "INVALID_ARGUMENT"), ("guard check", "invalid_argument")],
+)
+def test_a_closed_standard_input_is_refused(
+    shell: Callable[[str], Any], workspace: Path, command: str, code: str
+) -> None:
     harness = shell("claude")
     harness.run("join")
 
-    status = harness.bash(f"{sys.executable} -m conch send - <&- 2>{workspace}/err")
+    status = harness.bash(f"{sys.executable} -m conch {command} <&- 2>{workspace}/err")
 
     assert status == 2
-    assert (workspace / "err").read_text() == "conch send: There is no standard input to read. (INVALID_ARGUMENT)\n"
+    refusal = f"conch {command.removesuffix(' -')}: There is no standard input to read. ({code})\n"
+    assert (workspace / "err").read_text() == refusal
 
 
 def test_people_who_forget_the_quotes_are_told_so(conch: Conch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import cached_property, lru_cache
 
 from conch.agents.records import read_label
@@ -203,7 +204,13 @@ def find_member(members: list[Member], text: str, field: str) -> str:
     raise UnknownMember(f"No member that you can name here matches {shown}. You can name: {listed}.", field=field)
 
 
-@lru_cache(maxsize=1)
-def read_standard_input(stream: TextIO) -> bytes:
+def read_standard_input(field: str | None = None) -> bytes:
     """All of standard input, read once: a command that runs again after a lost connection needs it again."""
+    if sys.stdin is None:  # our parent process closed it
+        raise InvalidArgument("There is no standard input to read.", field=field)
+    return _read_once(sys.stdin)
+
+
+@lru_cache(maxsize=1)
+def _read_once(stream: TextIO) -> bytes:
     return stream.buffer.read(LARGEST_INPUT + 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from conch.doors.cli.context import Context, read_standard_input
 from conch.doors.cli.installing import find_program
@@ -33,7 +32,7 @@ def uninstall(options: Any) -> Report:
 
 def check(context: Context) -> Report:
     """The files that standard input names, separated by NUL: may the caller commit them?"""
-    names = os.fsdecode(read_standard_input(sys.stdin)).split("\0")
+    names = os.fsdecode(read_standard_input()).split("\0")
     paths = [os.path.abspath(name) for name in names if name]
     found = context.app.guard.judge(context.caller.agent_id, paths, is_strict=True)
     refused = [objection for objection in found if objection.is_refused]

@@ -59,7 +59,7 @@ def _read_text(path: str) -> str:
     elif sys.stdin is None:
         raise OSError(EBADF, "there is no standard input")
     else:
-        content = read_standard_input(sys.stdin)
+        content = read_standard_input("handoff")
     if len(content) > LARGEST_INPUT:
         message = f"--handoff {path[:200]} is larger than {LARGEST_INPUT} bytes."
         raise LimitExceeded(message, field="handoff", limit=LARGEST_INPUT)

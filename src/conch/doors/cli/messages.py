@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from conch.agents.records import label
 from conch.clock import SECOND
 from conch.doors.cli.command import parse_duration
@@ -56,10 +54,8 @@ def read_text(given: str) -> str:
     """The given text, or standard input for `-`."""
     if given != "-":
         return given
-    if sys.stdin is None:
-        raise InvalidArgument("There is no standard input to read.", field="text")
     try:
-        text = read_standard_input(sys.stdin)[:LARGEST_INPUT].decode("utf-8-sig")
+        text = read_standard_input("text")[:LARGEST_INPUT].decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidArgument("Standard input is not valid UTF-8.", field="text") from None
     if "\0" in text:
