@@ -281,6 +281,17 @@ def test_the_members_can_be_put_in_another_order(conch: Conch, room: str) -> Non
     assert [member["agent_id"] for member in answer.data["members"]] == ["bob:2", "ada:1"]
 
 
+@pytest.mark.parametrize("label", ["script·amber", "script.amber"])
+def test_a_whole_label_names_its_agent_even_if_another_name_begins_with_it(conch: Conch, room: str, label: str) -> None:
+    for agent_id, name in (("script:1", "amber-otter"), ("script:2", "amber")):
+        conch("join", agent=agent_id)
+        conch("agent", "register", name, agent=agent_id)
+
+    answer = conch("reorder", label, "--json")
+
+    assert answer.data["members"][0]["agent_id"] == "script:2"
+
+
 def test_the_policy_can_be_set_and_given_back_to_its_default(conch: Conch, room: str) -> None:
     set_to = conch("policy", "claim_ttl_ms=60000", "--json")
     restored = conch("policy", "claim_ttl_ms=", "--json")

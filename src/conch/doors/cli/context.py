@@ -194,6 +194,7 @@ def find_member(members: list[Member], text: str, field: str) -> str:
     typed = read_label(text)
     if typed is not None and not found:
         found = [m for m in members if typed.fits(m.agent_id) and m.name.startswith(typed.name)]
+        found = [m for m in found if m.name == typed.name] or found
     found = found or [m for m in members if any(each.startswith(text) for each in (m.agent_id, m.name, m.label))]
     if len(found) == 1:
         return found[0].agent_id
