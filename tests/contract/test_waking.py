@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from tests.contract.conftest import Client, MovableClock
 from conch.app import App
 from conch.harnesses.alarms import Rung
 from conch.notices.delivery import find_news, mark_shown
+from conch.upkeep.verify import verify_store
 from conch.waking.signs import Signs
 
 BLOCKED = {"subject": "I wait", "blocker": "the stick", "requested_action": "Please hand over.", "urgency": "high"}
@@ -60,8 +61,9 @@ class Sleeper:
 
 
 @pytest.fixture
-def sleeper(app: App, ada: Client, tmp_path: Path) -> Sleeper:
-    return Sleeper(app, ada, tmp_path)
+def sleeper(app: App, ada: Client, tmp_path: Path) -> Iterator[Sleeper]:
+    yield Sleeper(app, ada, tmp_path)
+    assert verify_store(app.store).problems == []
 
 
 def tell(sender: Client, recipient: Client, text: str = "Hello.", **fields: Any) -> None:

@@ -106,6 +106,7 @@ LEFT JOIN reservations r ON r.reservation_id = t.subject_id AND r.room_id = t.ro
 LEFT JOIN protocol_events e ON e.event_id = t.subject_id AND e.room_id = t.room_id
 WHERE CASE
   WHEN t.kind = 'registered' THEN t.subject_id IS NOT NULL
+  WHEN t.kind = 'wake' THEN t.subject_id IS NULL
   WHEN t.kind IN ('reserved', 'renewed', 'released', 'expired') THEN r.reservation_id IS NULL
   WHEN t.kind IN ('seen', 'accepted') THEN e.event_id IS NULL
   ELSE e.event_id IS NULL OR e.event_type <> t.kind
@@ -114,7 +115,7 @@ END;
 -- check: room_activity
 -- Activity {number} of room {room_id} says a second time that {subject_id} was {kind}.
 SELECT max(number) AS number, room_id, subject_id, kind FROM room_activity
-WHERE subject_id IS NOT NULL AND kind NOT IN ('renewed', 'seen', 'accepted')
+WHERE subject_id IS NOT NULL AND kind NOT IN ('renewed', 'seen', 'accepted', 'wake')
 GROUP BY room_id, subject_id, kind HAVING count(*) > 1;
 
 -- check: room_activity
@@ -128,7 +129,7 @@ WHERE a.agent_id IS NULL OR COALESCE(t.agent_name, '') = '';
 SELECT number, room_id, kind FROM room_activity
 WHERE kind NOT IN (
   'registered', 'reserved', 'renewed', 'released', 'expired', 'HANDOFF', 'BLOCKED', 'INCURSION', 'RESUME', 'seen',
-  'accepted'
+  'accepted', 'wake'
 );
 
 -- check: room_activity json
