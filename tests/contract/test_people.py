@@ -21,6 +21,7 @@ from conch.errors import (
     TakeoverNotAvailable,
     UnknownMember,
 )
+from conch.notices.delivery import find_news, mark_shown
 from conch.overseeing.steering import Steering
 from conch.upkeep.verify import verify_store
 
@@ -157,6 +158,16 @@ def test_an_observer_that_stops_waiting_gives_an_offer_back_to_the_next_agent(ro
     turn = room.ada.data("wait_for_turn", max_wait_ms=0)
     assert (turn["reason"], turn["handoff"], turn["from_agent_id"]) == ("sequence", HANDOFF, "bob:2")
     assert room.release_by(room.ada, turn) == "bob:2"
+
+
+def test_a_handoff_that_an_observer_was_shown_is_shown_to_the_next_agent_too(room: Room) -> None:
+    offer_to_eve(room)
+    mark_shown(room.app.store, find_news(room.app.store, room.eve.agent_id, 20, to_all=False))
+
+    room.app.turns.decline(room.eve, room.room_id, room.eve.agent_id)
+
+    (notice,) = find_news(room.app.store, room.ada.agent_id, 20, to_all=False).notices
+    assert notice.payload["summary"] == HANDOFF["status"]
 
 
 def test_an_observer_that_stops_waiting_with_no_agent_left_leaves_the_stick_free(room: Room) -> None:

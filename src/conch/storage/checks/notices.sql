@@ -64,8 +64,8 @@ WHERE e.handoff_event_seq IS NULL AND (
   OR e.caused_by <> t.agent_id
 );
 
--- A notice of a handoff goes to the agent that the stick was offered to, then to the one that claimed it. An adoption
--- moves it to the heir.
+-- A notice of a handoff goes to the agent that the stick was offered to, then to the one that claimed it. A declined
+-- offer moves it to the next one, and an adoption to the heir.
 
 -- check: protocol_events
 -- Notice {event_id} of room {room_id} is to {to_agent_id}, but the stick was offered to {offered_to}.
@@ -73,7 +73,11 @@ SELECT n.event_id, n.room_id, n.to_agent_id, e.to_agent_id AS offered_to
 FROM protocol_events n JOIN room_events e ON e.event_seq = n.handoff_event_seq
 LEFT JOIN room_activity heir
   ON heir.room_id = n.room_id AND heir.kind = 'RESUME' AND heir.agent_id = n.to_agent_id
-WHERE n.state <> 'accepted' AND n.to_agent_id <> COALESCE(e.to_agent_id, '') AND heir.number IS NULL;
+LEFT JOIN room_events again
+  ON again.room_id = n.room_id AND again.event_seq > n.handoff_event_seq AND again.event_type = 'decline'
+  AND again.to_agent_id = n.to_agent_id
+WHERE n.state <> 'accepted' AND n.to_agent_id <> COALESCE(e.to_agent_id, '') AND heir.number IS NULL
+  AND again.event_seq IS NULL;
 
 -- check: protocol_events
 -- Notice {event_id} of room {room_id} is accepted, but room_activity does not say that {to_agent_id} did so.

@@ -68,7 +68,8 @@ WHERE handoff_event_seq = :event_seq AND accepted_at = :claimed_at;
 
 -- name: offer_handoff
 -- The notice of a handoff that goes to another agent than at first, or to nobody in particular.
-UPDATE protocol_events SET state = 'unread', seen_at = NULL, to_agent_id = :agent_id, to_agent = :name
+UPDATE protocol_events
+SET state = 'unread', seen_at = NULL, shown_at = NULL, to_agent_id = :agent_id, to_agent = :name
 WHERE handoff_event_seq = :event_seq AND state <> 'accepted';
 
 -- name: move_protocol_events
