@@ -16,12 +16,15 @@ from conch.bus.drafts import check_outbox
 from conch.bus.peers import Peer
 from conch.clock import DAY
 from conch.errors import UnknownRoom
+from conch.harnesses.alarms import Rung
 from conch.retention.pruning import Pruned, Pruning
 from conch.retention.retention import Retention, keep_pruned
 from conch.rooms.log import list_events
 from conch.rooms.room import Room
 from conch.storage.base import Problem
 from conch.upkeep.verify import verify_store
+from conch.waking.signs import Signs
+from conch.waking.waking import Reason
 
 HANDOFF = {"status": "done", "next_action": "go on"}
 BLOCKED = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "high"}
@@ -308,6 +311,23 @@ def test_agents_of_long_ago_that_nothing_refers_to_leave_and_are_forgotten(
     assert world.problems() == []
     back = agent("passing:7")
     assert world.app.membership.join_path(back, str(world.root)).created is False
+    assert world.problems() == []
+
+
+def test_the_record_of_a_wake_goes_and_does_not_keep_its_agent(
+    world: World, agent: Callable[..., Caller], tmp_path: Path
+) -> None:
+    sleeper, signs = agent("sleeper:1"), Signs(str(tmp_path), "sleeper:1")
+    world.app.membership.join_path(sleeper, str(world.root))
+    signs.note_stop("session-1")
+    world.app.waking.wake("sleeper:1", signs, [Reason("a", "message", "ada")], lambda text, session_id: Rung("queued"))
+    world.pass_days(100)
+    world.prune()
+    world.pass_days(100)  # until now, the log says that it left
+    world.take_turns()
+
+    assert world.prune().agents == 1
+    assert agents_left(world) == {"ada:1", "bob:1"}
     assert world.problems() == []
 
 

@@ -102,9 +102,12 @@ class Pruning:
             tx.take_time()
             reservations = list(self._ended(tx, "reservations_to_prune", rooms))
             notices = list(self._ended(tx, "notices_to_prune", rooms))
+            wakes = list(self._ended(tx, "wakes_to_prune", rooms))
             gone = {place.name for place in self._topics(tx) if place.through == place.last}
             closed_rooms = self._closed(tx, "closed_rooms_to_erase", gone)
             closed_topics = self._closed(tx, "closed_topics_to_erase", gone)
+        for ids in wakes:
+            self._prune_ended("prune_activity", ids)
         return Pruned(
             members=members,
             messages=messages,
@@ -146,7 +149,7 @@ class Pruning:
         return places
 
     def _ended(self, tx: Transaction, statement: str, rooms: list[_Place]) -> list[list[str]]:
-        """The ids of ended rows, some at a time. A notice stays as long as the handoff that it is about."""
+        """The ids of what has ended, some at a time. A notice stays as long as the handoff that it is about."""
         through = {place.name: place.through for place in rooms}
         after, found = 0, []
         while rows := tx.all(statement, after=after, cutoff=self.cutoff, most=_STEP):
@@ -205,10 +208,11 @@ class Pruning:
         return count
 
     def _prune_ended(self, statement: str, ids: list[str]) -> int:
+        """Delete these rows, and their lines in the timeline. A wake has only such lines."""
         self._between()
         with self._store.write(_LOCK) as tx:
-            tx.run("prune_activity", subjects=ids)
             count = tx.count(statement, subjects=ids)
+            tx.run("prune_activity", subjects=ids)
             tx.run("note_erased")
         return count
 

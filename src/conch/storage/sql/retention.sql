@@ -127,6 +127,10 @@ SELECT number, event_id AS subject_id, room_id, handoff_event_seq FROM protocol_
 WHERE number > :after AND state = 'accepted' AND accepted_at < :cutoff AND event_type <> 'RESUME'
 ORDER BY number LIMIT :most;
 
+-- name: wakes_to_prune
+SELECT number, subject_id, room_id, NULL AS handoff_event_seq FROM room_activity
+WHERE number > :after AND kind = 'wake' AND created_at < :cutoff ORDER BY number LIMIT :most;
+
 -- name: prune_activity
 DELETE FROM room_activity WHERE subject_id IN :subjects;
 
