@@ -11,6 +11,7 @@ import pytest
 from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.bells.base import Bell
+from conch.bells.waits import Pause
 from conch.calls import Call
 from conch.errors import (
     Cancelled,
@@ -409,6 +410,26 @@ def test_a_claim_that_cannot_be_delivered_is_given_back_as_it_was(table: Table) 
     assert room.claim_expires_at == offer.room.claim_expires_at
     again = table.wait(table.gemini)
     assert (again.reason, again.handoff, again.snapshot.room.turn_id) == ("direct_pass", HANDOFF, 3)
+
+
+def test_a_listener_does_not_renew_a_claim_that_a_wait_of_its_agent_has_just_made(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.release(table.codex, table.claim(table.codex))
+    waits: list[Any] = []
+    change = table.app.rooms.change
+
+    def claim_first(*given: Any, **more: Any) -> Any:
+        patch.undo()
+        waits.append(table.wait(table.claude))
+        return change(*given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(table.app.rooms, "change", claim_first)
+        found = table.app.claims.look_for_offer(table.claude, table.room_id, Call(), Pause(0.0))
+
+    assert found is not None and found.claim is waits[0].claim
+    assert table.app.claims.give_back(table.claude, waits[0].claim)
 
 
 def test_a_stick_is_never_given_back_to_an_agent_that_has_left(table: Table, clock: Any) -> None:
