@@ -16,7 +16,6 @@ Object = dict[str, Any]
 LONGEST_REFUSAL = 16_384
 # What may change rows although it fails.
 NOTIFIES = {"RESERVATION_CONFLICT", "RESERVATION_STALE_FOUND"}  # a refused reservation leaves its owner a notice
-JOINS_FIRST = {"init"}  # it joins the room before it decides who you are
 
 
 def _codes(error: type[ConchError]) -> Iterator[str]:
@@ -54,7 +53,7 @@ def _names(field: Any, damaged: str) -> bool:
     return isinstance(field, str) and (field == damaged[:80] or field.startswith((f"{damaged}.", f"{damaged}[")))
 
 
-def judge_ended(words: list[str], ended: Ended, changes: dict[str, list[str]]) -> Iterator[str]:
+def judge_ended(ended: Ended, changes: dict[str, list[str]]) -> Iterator[str]:
     """All that is wrong with the end of a command."""
     if b"Traceback" in ended.out + ended.err:
         yield "a traceback"
@@ -67,7 +66,7 @@ def judge_ended(words: list[str], ended: Ended, changes: dict[str, list[str]]) -
         yield f"status {ended.status} with {envelope['error']}"
     if envelope["error"] is not None:
         error = envelope["error"]
-        yield from _judge_error(error, error["code"], len(ended.out), {} if words[0] in JOINS_FIRST else changes)
+        yield from _judge_error(error, error["code"], len(ended.out), changes)
         if error["code"] in INVALID and not error.get("field"):
             yield f"no field: {error}"
 

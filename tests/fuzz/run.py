@@ -82,7 +82,7 @@ def fuzz_commands(report: Report, count: int, forks: Forks) -> None:
 def _type(world: World, forks: Forks, words: list[str], report: Report) -> None:
     ended = world.type(forks, words)
     changes = world.changes()
-    for finding in judge_ended(words, ended, changes):
+    for finding in judge_ended(ended, changes):
         report.add(" ".join(words[:2]), words, finding)
     report.ends[f"status {ended.status}"] += 1
     if ended.status == 0 and changes:

@@ -73,4 +73,4 @@ def test_the_judge_finds_a_long_refusal_and_a_changed_row() -> None:
 
 
 def test_the_judge_finds_a_command_that_fails_without_an_answer() -> None:
-    assert len(list(judge_ended(["state"], Ended(1, b"", b"Traceback (most recent call last):"), {}))) == 2
+    assert len(list(judge_ended(Ended(1, b"", b"Traceback (most recent call last):"), {}))) == 2
