@@ -47,6 +47,12 @@ def test_a_sound_set_up_has_no_problems(home: Path, conch: Conch) -> None:
     assert set(states.values()) == {"ok"}
 
 
+def test_trying_the_bell_leaves_nothing_behind(home: Path, conch: Conch, environ: dict[str, str]) -> None:
+    assert conch("one", "doctor")["ok"]
+
+    assert list(Path(environ["CONCH_DATA_DIR"], "bells").iterdir()) == []
+
+
 def test_what_a_power_cut_may_cost_is_told(home: Path, conch: Conch, environ: dict[str, str]) -> None:
     told = [findings(conch("one", "doctor"))["durability"]["found"]]
     environ["CONCH_SYNCHRONOUS"] = "full"

@@ -123,6 +123,7 @@ def _bell(context: Context) -> list[_Finding]:
         bell.ring([channel])
         heard = ear.wait(_SKEW_SECONDS)
         took = (time.monotonic() - began) * 1_000
+    bell.forget([channel])
     if heard:
         return [_Finding("bell", "ok", f"rang after {took:.1f} ms")]
     advice = "Waits still work, but slowly. Check that the data directory is on a local disk."
