@@ -41,7 +41,7 @@ HARNESS = Harness(
     ("claude",),
     _folder,
     _changes,
-    ("In a project: start `claude` there once and approve the server `conch` of `.mcp.json`.",),
+    ("With `--project`: start `claude` in the project once, and approve the server `conch` of `.mcp.json`.",),
     "claude mcp list",
     ring_claude,
     "Waking types a prompt into your open session.",
