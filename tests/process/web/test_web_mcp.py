@@ -209,7 +209,10 @@ def until(holds: Callable[[], bool], what: str) -> None:
         assert time.monotonic() < deadline, what
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of a reply was read")
+ONLY_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of a reply was read")
+
+
+@ONLY_LINUX
 def test_a_claim_whose_reply_nobody_reads_is_given_back_and_one_that_was_read_stays(
     console: Console, workspace: str, tmp_path: Path
 ) -> None:
@@ -231,6 +234,22 @@ def test_a_claim_whose_reply_nobody_reads_is_given_back_and_one_that_was_read_st
     assert bob.call("get_room_state", room_id=elsewhere)["room"]["owner"] is not None
     unread.close()
     read.close()
+
+
+@ONLY_LINUX
+def test_a_claim_is_given_back_if_its_client_goes_away_before_it_reads_the_reply(
+    console: Console, workspace: str
+) -> None:
+    ada, bob = Client(console), Client(console)
+    room_id = ada.call("join_path", context_path=workspace)["room_id"]
+    bob.call("join_path", context_path=workspace)
+    unread = ada.begin("wait_for_turn", room_id=room_id)
+    until(lambda: bob.call("get_room_state", room_id=room_id)["room"]["owner"] is not None, "ada has the stick")
+    time.sleep(1)  # the server looks at what was read twice a second
+
+    unread.close()
+
+    until(lambda: bob.call("get_room_state", room_id=room_id)["room"]["owner"] is None, "the stick is free")
 
 
 @pytest.mark.parametrize("first", ["list_rooms", "join_path"])

@@ -11,9 +11,13 @@ import errno
 import resource
 import sys
 
+from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from conch.lean import Any
+
+RESET = "conch.reset"  # in the state of a request: set if its client closes the connection without reading all of it
 
 _HEAD_SECONDS = 10.0  # for the head of a request
 _READ_SECONDS = 60.0  # for a client that has stopped reading, while more than 64 KB wait for it
@@ -53,6 +57,16 @@ class PatientConnection(H11Protocol):
     _silent_since = 0.0
     _deadline: asyncio.TimerHandle | None = None
 
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._reset = asyncio.Event()
+        super().__init__(config, server_state, {**app_state, RESET: self._reset}, _loop)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._silent_since = self.loop.time()
@@ -70,6 +84,8 @@ class PatientConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_deadline()
+        if isinstance(exc, ConnectionResetError):
+            self._reset.set()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:

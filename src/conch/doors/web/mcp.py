@@ -49,6 +49,7 @@ _IDLE_SECONDS = 4 * 3_600.0  # as long as a silent agent counts as active
 _LONGEST_NAME = 64
 _LAST_SECONDS = 0.4
 _PATIENCE_SECONDS = 10.0  # how long a client may leave a reply unread, as for `conch mcp`
+_LOOK_SECONDS = 0.5  # between two looks at what is unread
 _ENDING_SECONDS = 1.0  # a store that does not answer must not keep the server from stopping
 _CALLER = "conch.caller"
 _SESSION = "session "  # the beginning of the key of an agent that is a session
@@ -130,7 +131,7 @@ class McpDoor:
         if self._stopped is None or self._stopped.is_set():
             await refused("STOPPING", "The server is stopping.", 503)(scope, receive, send)
             return
-        caller = Caller(tuple(scope["client"] or ("", 0)), tuple(scope["server"] or ("", 0)))
+        caller = Caller(scope)
         self._newest[caller.client] = caller
 
         async def watch() -> Message:
@@ -169,16 +170,22 @@ class McpDoor:
             del self._newest[caller.client]
 
     async def _take_back_unread(self, caller: Caller, delivery: Delivery) -> None:
-        """Take back what a reply brought, if after some time its client has read none of it.
+        """Take back what a reply brought, if its client reads none of it in time, or goes away before it does.
 
         A client that has sent another request on the same connection has read the reply.
         """
         assert self._stopped is not None
-        with anyio.move_on_after(_PATIENCE_SECONDS):
-            await self._stopped.wait()
+        deadline, has_looked, is_unread = anyio.current_time() + _PATIENCE_SECONDS, False, True
+        while is_unread and not self._stopped.is_set() and anyio.current_time() < deadline:
+            with anyio.move_on_after(_LOOK_SECONDS):
+                await caller.reset.wait()
+            if caller.reset.is_set():  # the system no longer knows what was unread, but the last look does
+                is_unread = has_looked
+                break
+            is_unread, has_looked = unread_bytes(caller.client, caller.server) >= caller.size, True
         is_newest = self._newest.get(caller.client) is caller
         self._forget(caller)
-        if is_newest and unread_bytes(caller.client, caller.server) >= caller.size:
+        if is_newest and is_unread:
             await self._take_back(delivery)
 
     async def _take_back(self, delivery: Delivery) -> None:
@@ -256,7 +263,7 @@ class McpDoor:
         request = (_session_id(context), context.request_id)
         act = partial(call_tool, tool, session, params.arguments or {})
         run = Run(act, session, _progress(context, meta), request)
-        caller: Caller = context.request.scope[_CALLER] if context.request is not None else Caller()
+        caller: Caller = context.request.scope[_CALLER] if context.request is not None else Caller({})
         caller.start(run)
         self._calls.add(run)
         try:

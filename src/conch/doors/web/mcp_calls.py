@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import anyio
-from starlette.types import Message, Send
+from starlette.types import Message, Scope, Send
 
 from conch.calls import Call
+from conch.doors.web.connections import RESET
 from conch.doors.web.tcp import Address
 from conch.lean import Lock
 from conch.tools.replies import Delivery, Reply
@@ -47,9 +49,11 @@ class ReplyWriter:
 class Caller:
     """The client that waits for one HTTP reply. If it goes away, the reply is lost."""
 
-    def __init__(self, client: Address = ("", 0), server: Address = ("", 0)) -> None:
-        self.client = client
-        self.server = server
+    def __init__(self, scope: Scope) -> None:
+        self.client: Address = tuple(scope.get("client") or ("", 0))
+        self.server: Address = tuple(scope.get("server") or ("", 0))
+        self.reset: asyncio.Event = scope.get("state", {}).get(RESET) or asyncio.Event()
+        """Set when the client has closed the connection without reading all of it."""
         self.size = 0
         """The bytes of the reply, without those of HTTP."""
         self.is_watched = False
