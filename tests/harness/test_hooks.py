@@ -394,6 +394,19 @@ def test_a_notice_reaches_its_agent_once_and_stays_unread(hook: Hook, conch: Con
     assert [event["state"] for event in conch("two", "agent", "inbox")["data"]["events"]] == ["unread"]
 
 
+def test_what_is_too_long_says_which_tool_has_the_rest(hook: Hook, conch: Conch) -> None:
+    start(hook, "one", "two")
+    work = ("--subject", "Parser", "--summary", "x" * 2_000, "--next", "Review it")
+    conch("one", "agent", "send", name_of(conch, "two"), *work)
+    conch("one", "send", "y" * 2_000, "--to", name_of(conch, "two"))
+
+    text = told(hook("PostToolUse", "two"))
+
+    notice, message = text.split("#1")
+    assert "`event_inbox` returns all of it" in notice
+    assert "`sync` returns all of it" in message
+
+
 def test_what_could_not_be_printed_is_shown_again(hook: Hook, conch: Conch, project: Path) -> None:
     start(hook, "one", "two")
     conch("one", "send", "hello", "--to", name_of(conch, "two"))

@@ -96,16 +96,20 @@ def _message(message: Message) -> str:
     kind, body = message.message_type, message.content_markdown
     what = "A person asks you to hand over the stick" if kind == NUDGE else f"{kind.capitalize()} #{message.seq}"
     first = f"- {one_line(what)} ({message.message_id}) from {one_line(message.sender_label)}: "
-    more = "\n  (cut off; `sync` returns all of it)" if len(body) > _LONGEST_BODY else ""
-    return behind_margin(body[:_LONGEST_BODY], MARGIN, first=first) + more
+    return _shortened(first, body, "sync")
 
 
 def _notice(event: ProtocolEvent) -> str:
     said = [event.payload.get(name) for name in ("subject", "summary", "next_action", "blocker", "requested_action")]
     said += [event.payload.get(name) for name in ("resolution_hint", "evidence")]
-    text = "\n".join(str(part) for part in said if part)[:_LONGEST_BODY]
     first = f"- {event.event_type} ({event.event_id}) from {one_line(event.sender)}: "
-    return behind_margin(text, MARGIN, first=first)
+    return _shortened(first, "\n".join(str(part) for part in said if part), "event_inbox")
+
+
+def _shortened(first: str, body: str, tool: str) -> str:
+    """The beginning of a text of another agent, and the tool that has the rest."""
+    rest = f"\n{MARGIN}(cut off; `{tool}` returns all of it)" if len(body) > _LONGEST_BODY else ""
+    return behind_margin(body[:_LONGEST_BODY], MARGIN, first=first) + rest
 
 
 # -- the end of a reply
