@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -103,6 +104,28 @@ def test_a_reserved_file_is_refused_to_another_program(enter: Join) -> None:
     assert refusal.value.code == "RESERVATION_CONFLICT"
     ada.unreserve("src/parser.py")
     assert bob.reserve("src").scope == "src"
+
+
+def test_a_wait_lasts_as_long_as_the_program_wants(enter: Join) -> None:
+    ada, bob = enter("script:ada"), enter("script:bob")
+    ada.wait(0)
+    ada._call("set_room_policy", None, room_id=ada.room_id, policy={"wait_for_turn_max_wait_ms": 1})
+    began = time.monotonic()
+
+    assert bob.wait(0.3) is None
+    assert time.monotonic() - began >= 0.3
+
+
+def test_a_closed_room_ends_a_wait_for_messages(enter: Join) -> None:
+    ada, bob = enter("script:ada"), enter("script:bob")
+    turn = ada.wait(0)
+    assert turn is not None
+    ada._call("close_room", None, room_id=ada.room_id)
+    bob.sync()
+    began = time.monotonic()
+
+    assert bob.sync(timeout=60) == []
+    assert time.monotonic() - began < 20
 
 
 def test_async_programs_have_the_same_room_and_a_cancelled_wait_claims_nothing(enter: Join, workspace: str) -> None:

@@ -186,7 +186,8 @@ class Room:
             while page["has_more"]:
                 page = self._call("sync", call, topic_id=self.topic_id, wait_seconds=0)
                 found += [_message(each) for each in page["received"]]
-            return found or None
+            is_closed = any(each["code"] == "TOPIC_CLOSED" for each in page["warnings"])
+            return found if found or is_closed else None
 
         return _until(timeout, attempt) or []
 
@@ -337,7 +338,7 @@ def _until(timeout: float | None, attempt: Callable[[float], _Result | None]) ->
     while True:
         left = max(0.0, deadline - time.monotonic())
         found = attempt(min(left, _ONE_WAIT))
-        if found is not None or left <= _ONE_WAIT:
+        if found is not None or time.monotonic() >= deadline:
             return found
 
 
