@@ -437,10 +437,14 @@ def test_a_nudge_stands_out_until_it_is_read_or_the_stick_is_handed_over(room: R
 
 
 def test_only_an_agent_with_the_stick_is_nudged(room: Room) -> None:
-    room.claim(room.ada)
+    lease = room.claim(room.ada)
 
-    with pytest.raises(InvalidArgument, match="does not have the stick"):
+    with pytest.raises(InvalidArgument, match=f"does not have the stick: .*{room.ada.name} does"):
         Steering(room.app).nudge(room.person, room.room_id, "bob:2")
+
+    room.ada.data("release_stick", **lease, handoff=HANDOFF)
+    with pytest.raises(InvalidArgument, match=f"does not have the stick: .*{room.bob.name} is next"):
+        Steering(room.app).nudge(room.person, room.room_id, "ada:1")
 
 
 def test_an_agent_cannot_send_a_nudge(room: Room) -> None:

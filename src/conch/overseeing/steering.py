@@ -138,7 +138,8 @@ def _require_stick(snapshot: Snapshot, agent_id: str) -> Member:
     """The member, if it has the stick or is next."""
     member, expected = snapshot.member(agent_id), snapshot.find(snapshot.expected)
     if member != expected:
-        where = f"{expected.label} does" if expected else "no agent does"
+        does = "does" if snapshot.room.owner else "is next"
+        where = f"{expected.label} {does}" if expected else "no agent does"
         message = f"agent {member.label} does not have the stick: {where}."
         raise InvalidArgument(message, field="agent", **snapshot.facts)
     return member
