@@ -60,7 +60,8 @@ class Steering:
             revoked = _require_stick(snapshot, agent_id)
             target = find_target(snapshot, person.caller, to)
             if target == revoked:
-                raise InvalidArgument(f"to_agent_id {target.label} already has the stick.", field="to_agent_id")
+                message = f"to_agent_id {target.label} already has the stick or is next."
+                raise InvalidArgument(message, field="to_agent_id")
             text = dump_handoff(handoff or _handoff_for(revoked, reason), self._settings.max_handoff_bytes)
             taken = snapshot.with_room(force_stick(tx, snapshot, person, reason).room)
             offer = offer_stick(tx, taken, "pass", target, text)
