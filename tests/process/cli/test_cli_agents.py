@@ -580,7 +580,7 @@ def test_a_work_item_has_a_history_and_notices_of_its_own(conch: Conch, names: d
         ("release", "Passed to"),
     ]
     assert [each["payload"]["subject"] for each in notices] == ["Parser done"]
-    assert conch("events", "--bead", "bd-x").out == "Nothing has happened yet.\n"
+    assert conch("events", "--bead", "bd-x").out == "No entries yet.\n"
 
 
 def test_reserving_beside_the_stick_warns(conch: Conch, names: dict[str, str]) -> None:

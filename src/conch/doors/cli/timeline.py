@@ -92,7 +92,7 @@ def _print(page: Page, as_json: bool) -> None:
 def _page_text(page: Page, is_latest: bool) -> str:
     """A page of entries, and how to see the next one."""
     if not page.entries:
-        return "Nothing has happened yet." if is_latest else "Nothing has happened since."
+        return "No entries yet." if is_latest else "No entries since then."
     width = max(len(moment_text(entry.created_at)) for entry in page.entries)
     lines = [_entry_text(entry, lambda moment: moment_text(moment).ljust(width)) for entry in page.entries]
     if page.has_more:
