@@ -201,6 +201,17 @@ def test_a_peek_counts_as_nothing(conch: Conch, ada: str) -> None:
     assert peeked.data["cursor"] == 0
 
 
+def test_a_peek_at_many_messages_says_how_to_see_the_next(conch: Conch, ada: str) -> None:
+    for text in ("one", "two"):
+        conch("send", text)
+
+    first = conch("read", "--peek", "--limit", "1", agent="bob:2")
+    second = conch("read", "--peek", "--limit", "1", "--since", "2", agent="bob:2")
+
+    assert first.out.endswith("There are more: run the same command with --since 2.\n")
+    assert second.out.endswith("two\n")
+
+
 def test_long_messages_come_in_pages_that_no_harness_cuts_and_none_is_lost(conch: Conch, ada: str) -> None:
     sent = [f"{number} " + "x" * 9_000 for number in range(6)]
     for text in sent:
@@ -208,7 +219,7 @@ def test_long_messages_come_in_pages_that_no_harness_cuts_and_none_is_lost(conch
     pages, is_last = [], False
     while not is_last:
         page = conch("read", agent="bob:2").out
-        is_last = "There are more: run `conch read` again." not in page
+        is_last = "There are more: run the same command again." not in page
         pages.append(page)
 
     assert [line.strip() for page in pages for line in page.splitlines() if "xxx" in line] == sent
@@ -223,7 +234,7 @@ def test_one_reads_no_more_than_one_wants_and_learns_that_there_is_more(conch: C
     first = conch("read", "--limit", "2", agent="bob:2")
     rest = conch("read", "--limit", "2", "--json", agent="bob:2")
 
-    assert first.out.endswith("There are more: run `conch read` again.\n")
+    assert first.out.endswith("There are more: run the same command again.\n")
     assert (texts(rest), rest.data["has_more"]) == (["2"], False)
 
 

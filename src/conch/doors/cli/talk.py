@@ -70,10 +70,13 @@ def read(context: Context) -> Report:
     result = context.tool("bus.sync", topic_id=topic_id, wait_seconds=0, max_items=limit, auto_advance=not options.peek)
     data = {name: result.data[name] for name in ("topic_id", "received", "cursor", "has_more")}
     lines = message_texts(context, result.shown.received, result.shown.peer) or ["Nothing new."]
-    if data["has_more"]:
-        lines.append("There are more: run `conch read` again.")
+    text = "\n".join(lines)
+    if data["has_more"] and options.peek:
+        text = with_more(text, str(result.shown.received[-1].seq + 1), "--since")
+    elif data["has_more"]:
+        text += "\nThere are more: run the same command again."
     delivery = Delivery(sent=lambda: _move_on(result.delivery), not_sent=result.delivery.not_sent)
-    return Report(data, "\n".join(lines), delivery=delivery)
+    return Report(data, text, delivery=delivery)
 
 
 def _move_on(delivery: Delivery) -> None:
