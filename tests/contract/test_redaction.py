@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from conch.agents.records import Caller
 from conch.app import App
 from conch.bus.drafts import check_outbox
 from conch.errors import InvalidArgument
+from conch.notices.timeline import read_timeline
 from conch.overseeing.steering import Steering
 from conch.upkeep.verify import verify_store
 
@@ -94,6 +96,34 @@ def test_without_the_secret_only_what_repeats_the_whole_message_goes(world: Worl
 
     assert world.texts()[2:4] == ["quoted: [redacted].", "yes, indeed"]
     assert remains(world.app) == []
+
+
+@pytest.mark.parametrize("secret", ["1800", "true", "high", "sequence", "requires_ack", "src/hunter2", "bob:1"])
+def test_a_secret_that_is_also_a_number_or_a_word_of_conch_leaves_the_store_sound(world: World, secret: str) -> None:
+    app, room_id = world.app, world.room.room_id
+    app.reservations.reserve(world.ada, room_id, "src/hunter2", 60, False, None)
+    app.registration.register(world.bob, room_id, "bob-the-builder", f"knows {secret}")
+    app.notices.send(world.ada, room_id, "BLOCKED", "bob:1", BLOCKED)
+    app.claims.wait_for_turn(world.ada, room_id, max_wait_ms=0)
+    app.membership.reorder_members(world.ada, room_id, ["bob:1", "ada:1"])
+    room = app.rooms.get_state(None, room_id).room
+    handoff = {"status": f"It is {secret}.", "next_action": "Go on."}
+    app.turns.release_stick(world.ada, room_id, str(room.lease_id), room.turn_id, handoff)
+    app.claims.wait_for_turn(world.bob, room_id, max_wait_ms=0)
+    pasted = world.say(f"It is {secret}.", metadata={"to": "bob:1", secret: secret, "pin": 18001})
+
+    world.redact(world.say("the message"), secret)
+
+    assert verify_store(app.store).problems == []
+    assert read_timeline(app.store, room_id, None, 50).entries
+    with app.store.read() as tx:
+        (message,) = [row for row in tx.dump("messages") if row["message_id"] == pasted]
+        (handed,) = [row["handoff_json"] for row in tx.dump("room_events") if row["handoff_json"]]
+        (role,) = [row["role"] for row in tx.dump("registrations")]
+    kept = {"to": "bob:1", "[redacted]": "[redacted]", "pin": "[redacted]1" if secret == "1800" else 18001}
+    assert json.loads(message["metadata_json"]) == kept
+    assert (message["content_markdown"], json.loads(handed)["status"]) == ("It is [redacted].", "It is [redacted].")
+    assert role == "knows [redacted]"
 
 
 def test_a_message_can_be_redacted_again_and_keeps_saying_who_did_it(world: World) -> None:

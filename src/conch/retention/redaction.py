@@ -15,12 +15,38 @@ from conch.storage.base import Transaction
 _MARK = "[redacted]"
 _LEAST_REPEATED = 12  # characters of a whole message that are looked for elsewhere: `yes` is no secret
 _LEAST_SECRET = 4
-# Where a text can be repeated. In JSON it is spelled in one of two ways.
-_PLAIN = ("repeats_in_messages", "repeats_in_reasons", "repeats_in_topics", "repeats_in_questions")
-_JSON = (
-    *("repeats_in_metadata", "repeats_in_handoffs", "repeats_in_details", "repeats_in_notices"),
-    *("repeats_in_activity", "repeats_in_topic_metadata"),
+_STEP = 500  # rows of JSON in memory at once
+
+
+class _Column(NamedTuple):
+    """A column of JSON that can repeat a text."""
+
+    name: str
+    before: int | str
+    """A key before that of every row."""
+    fields: tuple[str, ...] = ()
+    """The fields in which agents and people write. Without any, the whole object is theirs, except what conch reads."""
+
+
+# What conch itself reads stays as it is, so that every row stays valid: numbers, names and words of ours.
+_PLAIN = (
+    *("repeats_in_messages", "repeats_in_reasons", "repeats_in_topics", "repeats_in_questions"),
+    "repeats_in_roles",
 )
+_JSON = (
+    _Column("metadata", 0),
+    _Column("topic_metadata", ""),
+    _Column("handoffs", 0, ("status", "next_action", "open_questions", "do_not", "path")),
+    _Column("details", 0, ("note",)),
+    _Column(
+        "notices",
+        0,
+        ("subject", "summary", "next_action", "blocker", "requested_action", "evidence", "resolution_hint"),
+    ),
+    _Column("activity", 0, ("role", "reason", "why")),
+)
+_OURS = ("to", "redacted_by", "redacted_at")
+_OUR_NAMES = (*_OURS, "repo_pointers", "suggested_followups")
 _INDEXES = ("forget_progress", "forget_vectors", "forget_words")  # the next search builds them again
 
 
@@ -40,12 +66,12 @@ def find_message(tx: Transaction, message_id: str) -> Message:
 
 def check_secret(secret: str | None) -> None:
     if secret is not None and len(secret) < _LEAST_SECRET:
-        message = f"secret must have at least {_LEAST_SECRET} characters: it is removed wherever it appears."
+        message = f"secret must have at least {_LEAST_SECRET} characters: it is removed from every text."
         raise InvalidArgument(message, field="secret")
 
 
 def redact(tx: Transaction, person: Person, message: Message, reason: str, secret: str | None) -> Redacted:
-    """Replace the text of a message, and remove from everything else what repeats the text or contains the secret.
+    """Replace the text of a message, and remove from all other texts what repeats it or contains the secret.
 
     Take the lock of the index. The files of the store must be compacted afterwards.
     """
@@ -70,11 +96,55 @@ def _needles(message: Message, secret: str | None) -> list[str]:
 
 
 def _replace(tx: Transaction, needle: str) -> int:
-    count = sum(tx.count(statement, needle=needle, mark=_MARK) for statement in _PLAIN)
-    spellings = {json.dumps(needle, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
-    return count + sum(
-        tx.count(statement, needle=spelling, mark=_MARK) for spelling in sorted(spellings) for statement in _JSON
-    )
+    plain = sum(tx.count(statement, needle=needle, mark=_MARK) for statement in _PLAIN)
+    return plain + sum(_replace_in_json(tx, column, needle) for column in _JSON)
+
+
+def _replace_in_json(tx: Transaction, column: _Column, needle: str) -> int:
+    # JSON spells a text in one of two ways.
+    spellings = {"plain": json.dumps(needle, ensure_ascii=False)[1:-1], "escaped": json.dumps(needle)[1:-1]}
+    count, after = 0, column.before
+    while rows := tx.all(f"repeats_in_{column.name}", after=after, most=_STEP, **spellings):
+        after = rows[-1]["key"]
+        for row in rows:
+            text = _without(row["json"], column, needle)
+            if text is not None:
+                tx.run(f"redact_{column.name}", key=row["key"], json=text)
+                count += 1
+    return count
+
+
+def _without(text: str, column: _Column, needle: str) -> str | None:
+    """A JSON text without the needle. None if nothing changes, or if it is damaged."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    cleaned = _cleaned(found, column, needle, not column.fields)
+    return None if cleaned == found else json.dumps(cleaned, ensure_ascii=text.isascii())
+
+
+def _cleaned(value: Any, column: _Column, needle: str, is_text: bool) -> Any:
+    """A JSON value without the needle. `is_text`: whether agents or people wrote it."""
+    if isinstance(value, list):
+        return [_cleaned(each, column, needle, is_text) for each in value]
+    if isinstance(value, dict):
+        return {
+            _cleaned_name(name, column, needle): _cleaned(each, column, needle, _is_text(name, column, is_text))
+            for name, each in value.items()
+        }
+    if not is_text or isinstance(value, bool):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text.replace(needle, _MARK) if needle in text else value
+
+
+def _is_text(name: str, column: _Column, is_text: bool) -> bool:
+    return name in column.fields if column.fields else is_text and name not in _OURS
+
+
+def _cleaned_name(name: str, column: _Column, needle: str) -> str:
+    return name if column.fields or name in _OUR_NAMES else name.replace(needle, _MARK)
 
 
 def without_secret(reason: str, secret: str | None) -> str:

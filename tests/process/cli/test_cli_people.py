@@ -152,7 +152,7 @@ def test_a_person_redacts_a_message_and_a_secret_that_others_repeat(terminal: Te
     conch("send", "thanks for hunter2-horse", agent="bob:2")
     window = terminal()
     window.type(f"{shlex.join([*CONCH, *STEPS['redact'], '--secret'])}\n")
-    window.read_until(b"wherever it appears: ")
+    window.read_until(b"from every text: ")
     window.type("hunter2-horse\n")
     shown = window.read_until(b"change the secret.").decode()
 

@@ -166,7 +166,7 @@ def redact(context: Context) -> Report:
 def _ask_secret() -> str:
     from getpass import getpass  # an option would stay in the shell's history
 
-    return getpass("The secret itself, to remove it wherever it appears: ").strip()
+    return getpass("The secret itself, to remove it from every text: ").strip()
 
 
 def free_name(context: Context) -> Report:

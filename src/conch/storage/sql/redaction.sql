@@ -1,4 +1,4 @@
--- What `conch redact` changes. The columns in which agents and people write are looked through for repetitions.
+-- What `conch redact` changes: one message, and whatever repeats it in the columns in which agents and people write.
 
 -- name: whole_message
 SELECT m.message_id, m.topic_id, m.seq, p.name AS sender, m.message_type, m.reply_to, m.content_markdown, m.metadata_json,
@@ -23,20 +23,53 @@ UPDATE topics SET close_reason = replace(close_reason, :needle, :mark) WHERE rep
 -- name: repeats_in_questions
 UPDATE questions SET cancel_reason = replace(cancel_reason, :needle, :mark) WHERE replace(cancel_reason, :needle, '') <> cancel_reason;
 
+-- name: repeats_in_roles
+UPDATE registrations SET role = replace(role, :needle, :mark) WHERE replace(role, :needle, '') <> role;
+
 -- name: repeats_in_metadata
-UPDATE messages SET metadata_json = replace(metadata_json, :needle, :mark) WHERE replace(metadata_json, :needle, '') <> metadata_json;
+SELECT number AS key, metadata_json AS json FROM messages
+WHERE number > :after AND (replace(metadata_json, :plain, '') <> metadata_json OR replace(metadata_json, :escaped, '') <> metadata_json)
+ORDER BY number LIMIT :most;
 
--- name: repeats_in_handoffs
-UPDATE room_events SET handoff_json = replace(handoff_json, :needle, :mark) WHERE replace(handoff_json, :needle, '') <> handoff_json;
-
--- name: repeats_in_details
-UPDATE room_events SET details_json = replace(details_json, :needle, :mark) WHERE replace(details_json, :needle, '') <> details_json;
-
--- name: repeats_in_notices
-UPDATE protocol_events SET payload_json = replace(payload_json, :needle, :mark) WHERE replace(payload_json, :needle, '') <> payload_json;
-
--- name: repeats_in_activity
-UPDATE room_activity SET details_json = replace(details_json, :needle, :mark) WHERE replace(details_json, :needle, '') <> details_json;
+-- name: redact_metadata
+UPDATE messages SET metadata_json = :json WHERE number = :key;
 
 -- name: repeats_in_topic_metadata
-UPDATE topics SET metadata_json = replace(metadata_json, :needle, :mark) WHERE replace(metadata_json, :needle, '') <> metadata_json;
+SELECT topic_id AS key, metadata_json AS json FROM topics
+WHERE topic_id > :after AND (replace(metadata_json, :plain, '') <> metadata_json OR replace(metadata_json, :escaped, '') <> metadata_json)
+ORDER BY topic_id LIMIT :most;
+
+-- name: redact_topic_metadata
+UPDATE topics SET metadata_json = :json WHERE topic_id = :key;
+
+-- name: repeats_in_handoffs
+SELECT event_seq AS key, handoff_json AS json FROM room_events
+WHERE event_seq > :after AND (replace(handoff_json, :plain, '') <> handoff_json OR replace(handoff_json, :escaped, '') <> handoff_json)
+ORDER BY event_seq LIMIT :most;
+
+-- name: redact_handoffs
+UPDATE room_events SET handoff_json = :json WHERE event_seq = :key;
+
+-- name: repeats_in_details
+SELECT event_seq AS key, details_json AS json FROM room_events
+WHERE event_seq > :after AND (replace(details_json, :plain, '') <> details_json OR replace(details_json, :escaped, '') <> details_json)
+ORDER BY event_seq LIMIT :most;
+
+-- name: redact_details
+UPDATE room_events SET details_json = :json WHERE event_seq = :key;
+
+-- name: repeats_in_notices
+SELECT number AS key, payload_json AS json FROM protocol_events
+WHERE number > :after AND (replace(payload_json, :plain, '') <> payload_json OR replace(payload_json, :escaped, '') <> payload_json)
+ORDER BY number LIMIT :most;
+
+-- name: redact_notices
+UPDATE protocol_events SET payload_json = :json WHERE number = :key;
+
+-- name: repeats_in_activity
+SELECT number AS key, details_json AS json FROM room_activity
+WHERE number > :after AND (replace(details_json, :plain, '') <> details_json OR replace(details_json, :escaped, '') <> details_json)
+ORDER BY number LIMIT :most;
+
+-- name: redact_activity
+UPDATE room_activity SET details_json = :json WHERE number = :key;

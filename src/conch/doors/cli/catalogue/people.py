@@ -38,7 +38,7 @@ COMMANDS = grouped(
         (
             word("message", "MESSAGE", "the number of the message on its topic, or its id"),
             REASON._replace(required=True),
-            switch("--secret", "ask for the secret itself, and remove it wherever else it appears"),
+            switch("--secret", "ask for the secret itself, and remove it from every text"),
             flag("--topic", "TOPIC", "a topic's id or name; default: the room's home topic"),
             *ROOM,
         ),

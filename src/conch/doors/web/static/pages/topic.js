@@ -101,7 +101,7 @@ export class TopicPage {
     const values = await question({
       title: `Redact #${message.seq}?`, text: "Its text is removed from the store for good, and so is everything that repeats it. Agents that have read it still know it: change the secret.",
       fields: [{ name: "reason", label: "Reason", hint: "It is shown instead of the text." },
-        { name: "secret", label: "The secret itself", kind: "secret", optional: true, hint: "It is removed wherever it appears." }], yes: "Redact", danger: true,
+        { name: "secret", label: "The secret itself", kind: "secret", optional: true, hint: "It is removed from every text." }], yes: "Redact", danger: true,
     });
     if (!values) return;
     const done = await this.shell.act("redact", { message_id: message.message_id, ...values, confirm: true }, "Redacted.");
