@@ -91,14 +91,23 @@ def write_agreement(agreement: Agreement, within: str | None = None) -> bool:
             _delete(path)
             return False
         os.makedirs(os.path.dirname(path), mode=0o700 if agreement.kind == "user" else 0o777, exist_ok=True)
-        draft = f"{path}.{os.getpid()}"
-        with open(os.open(draft, _CREATE, 0o600 if agreement.kind == "user" else 0o666), "w", encoding="utf-8") as file:
-            file.write(f"{text}\n")
-        os.replace(draft, path)
+        _replace(path, f"{text}\n", 0o600 if agreement.kind == "user" else 0o666)
     except OSError as error:
         why = error.strerror.lower() if error.strerror else "it cannot be written"
         raise InvalidArgument(f"{path} cannot be written: {why}.", field="path") from None
     return True
+
+
+def _replace(path: str, text: str, mode: int) -> None:
+    draft = f"{path}.{os.getpid()}"
+    descriptor = os.open(draft, _CREATE, mode)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(draft, path)
+    except BaseException:
+        os.unlink(draft)
+        raise
 
 
 def _delete(path: str) -> None:

@@ -139,6 +139,16 @@ def test_a_link_of_the_project_does_not_choose_what_a_person_overwrites(conch: A
     assert target.read_text() == "mine"
 
 
+def test_a_file_that_cannot_be_replaced_leaves_no_draft_beside_it(conch: Any) -> None:
+    place = conch.workspace / ".conch" / "instructions.md"
+    place.mkdir(parents=True)
+
+    refused = conch("instructions", "edit", "-", "--json", stdin="Test first.")
+
+    assert refused.error["message"] == f"{place} cannot be written: is a directory."
+    assert list(place.parent.iterdir()) == [place]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only the administrator can give files away")
 @pytest.mark.parametrize("place", ["the file", "the folder"])
 def test_nobody_else_can_write_the_users_agreement(conch: Any, tmp_path: Path, place: str) -> None:
