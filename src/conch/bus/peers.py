@@ -167,7 +167,7 @@ class Peers:
         return next((int(cursor["last_seq"]) for cursor in reset()), last_seq)
 
     def list_present(self, topic_id: str, window_seconds: int, limit: int, after: int = NO_PEER) -> list[Presence]:
-        """The peers seen within the window, without those whose process is known to be gone; those after a peer_id.
+        """The peers after a peer_id that were seen within the window, without those whose process is known to be gone.
 
         They come in the order in which they joined, which does not change while a caller reads page by page.
         """

@@ -199,7 +199,7 @@ class Questions:
         return found or Answerable([], is_closed=False)
 
     def list_all(self, topic_id: str, statuses: list[str], limit: int, before: int | None = None) -> list[Row]:
-        """The questions of a topic, newest first, each with its number of answers; those before a message number."""
+        """The questions of a topic, newest first, each with its number of answers; with `before`, only earlier ones."""
         with self._store.read() as tx:
             find_topic(tx, topic_id)
             return tx.all(

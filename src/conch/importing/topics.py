@@ -213,7 +213,7 @@ class _Stream:
         self._own_seqs: dict[int, int] = {}  # of one batch
         self._length = 0
         self.in_step: list[int] = []
-        """The numbers in the file of its first messages, as long as each has the same place in the topic here."""
+        """The numbers of its first messages in the file, up to the first one with another place in the topic here."""
         self._is_in_step = True
 
     def add(self, tx: Transaction, batch: list[BusMessage]) -> None:

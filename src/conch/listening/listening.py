@@ -53,7 +53,7 @@ class Listening:
     def __init__(
         self, store: Store, bell: Bell, claims: _Claims, find_news: Callable[[str, int], Any], settings: Settings
     ) -> None:
-        """`find_news` returns what is new for an agent, up to a number of things of a kind."""
+        """`find_news` gets an agent_id and a limit, and returns what is new for that agent."""
         self._store = store
         self._bell = bell
         self._claims = claims

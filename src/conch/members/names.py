@@ -155,7 +155,7 @@ def check_name(name: str) -> None:
 
 
 def check_new_name(name: str) -> None:
-    """Refuse a name that no agent can take, in any room. A name that an agent already has may be one."""
+    """Refuse a new name that no agent can take, in any room. Agents from before this rule may have such names."""
     check_name(name)
     _check_like(name)
 

@@ -60,7 +60,7 @@ class Pruning:
     """Finds what is older than `age` and can be deleted, and deletes it."""
 
     def __init__(self, store: Store, age: int, between: Callable[[], object] = lambda: None) -> None:
-        """`between` is called between two steps, while nobody waits."""
+        """`between` is called between two steps, when no lock is held."""
         with store.read() as tx:
             now = tx.now
         self._store = store
@@ -251,7 +251,7 @@ def _delete_messages(tx: Transaction, topic_id: str, after: int, through: int) -
 
 
 def idle_channels(store: Store, cutoff: int) -> list[str]:
-    """The bells that nobody waits for any more: those of closed rooms and topics, and of agents not seen for long."""
+    """The bells that nobody waits for any more: of closed rooms and topics, and of agents not seen for a long time."""
     with store.read() as tx:
         rooms, topics = tx.all("closed_seats"), tx.all("closed_topics")
         agents = tx.all("agents_unseen", cutoff=cutoff)

@@ -201,7 +201,7 @@ class Store(Protocol):
         """
 
     def ring(self, *channels: str) -> None:
-        """Ring these bells without a change of the store, for what people see only while it lasts."""
+        """Ring these bells without a change of the store, for example after a restore."""
 
     def write_at_once(
         self,

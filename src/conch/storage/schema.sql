@@ -101,7 +101,7 @@ CREATE UNIQUE INDEX room_members_name_idx ON room_members (name, room_id);
 -- The sequence of the members that are not known to be gone. In an old room, these are few.
 CREATE INDEX room_members_sequence_idx ON room_members (room_id, is_gone, ordinal);
 
--- `previous_seq` is the event before this one in the room's log, also if that one was pruned since.
+-- `previous_seq` is the event before this one in the room's log, even if that one has been pruned.
 CREATE TABLE room_events (
   event_seq $serial_key,
   event_id TEXT NOT NULL UNIQUE,
@@ -380,8 +380,8 @@ CREATE INDEX room_activity_subject_idx ON room_activity (subject_id) WHERE subje
 
 -- Waiting for everything at once.
 
--- How far an agent was shown what a topic says to it (`to_you`, by hooks and listeners) and to all (by listeners), and
--- the last turn of a room that it was told it may take over.
+-- Up to which message of a topic an agent was shown the messages to it (`to_you`, by hooks and listeners) and to all
+-- (`all`, by listeners), and the last turn of a room that it knows it may take over (`takeover`).
 CREATE TABLE marks (
   agent_id TEXT NOT NULL REFERENCES agents (agent_id),
   kind TEXT NOT NULL,

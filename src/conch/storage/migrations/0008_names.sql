@@ -1,4 +1,4 @@
--- What each name looks like, so that no agent can take a name that passes for another. `steps.py` fills it in.
+-- What each name looks like, so that no agent can take a name that passes for another. The tenth migration fills it in.
 
 CREATE TABLE name_skeletons (
   skeleton TEXT NOT NULL,

@@ -1,3 +1,3 @@
--- Names that differ only in case look alike, too. `steps.py` fills the table again.
+-- Names that differ only in case look alike, too. `steps.py` fills the table.
 
 DELETE FROM name_skeletons;

@@ -1,7 +1,7 @@
 -- Waiting for everything at once.
 
--- How far a listener has shown an agent what a topic says to all, and the last turn of a room that it was told it may take
--- over.
+-- Up to which message of a topic a listener has shown an agent the messages to all, and the last turn of a room that
+-- the agent knows it may take over.
 CREATE TABLE marks (
   agent_id TEXT NOT NULL REFERENCES agents (agent_id),
   kind TEXT NOT NULL,

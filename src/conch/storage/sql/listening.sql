@@ -1,7 +1,7 @@
 -- Waiting for everything at once. Each agent has one listener.
 
 -- name: start_hearing
--- An agent hears what is said to all since it joined a topic.
+-- An agent hears the messages to all that were sent after it joined a topic.
 INSERT INTO marks (agent_id, kind, place, through, updated_at)
 SELECT :agent_id, 'all', t.topic_id, COALESCE((
   SELECT m.seq FROM messages m WHERE m.topic_id = t.topic_id AND m.created_at < t.joined_at ORDER BY m.seq DESC LIMIT 1

@@ -71,7 +71,7 @@ SELECT DISTINCT kind FROM index_progress WHERE topic_id = :topic_id AND kind <> 
 DELETE FROM messages WHERE topic_id = :topic_id AND seq > :after AND seq <= :through;
 
 -- name: raise_cursors
--- Moves cursors that are no longer in use past the pruned messages.
+-- A cursor never points into the pruned messages.
 UPDATE cursors SET last_seq = :through WHERE topic_id = :topic_id AND last_seq < :through;
 
 -- name: raise_progress
@@ -162,7 +162,7 @@ SELECT topic_id FROM topics WHERE status = 'closed';
 SELECT agent_id FROM agents WHERE last_seen_at < :cutoff;
 
 -- name: members_to_part_with
--- Members that were not seen for long, hold nothing and have nothing to accept.
+-- Members that were not seen for a long time, hold nothing and have nothing to accept.
 SELECT m.*, a.last_seen_at FROM path_rooms r JOIN room_members m ON m.room_id = r.room_id
 JOIN agents a ON a.agent_id = m.agent_id
 WHERE r.room_id = :room_id AND r.state <> 'closed' AND m.ordinal > :after
@@ -178,7 +178,7 @@ WHERE r.room_id = :room_id AND r.state <> 'closed' AND m.ordinal > :after
 ORDER BY m.ordinal LIMIT :most;
 
 -- name: peers_to_forget
--- The own names on topics of agents that were not seen for long. No message of theirs or to them is left.
+-- Peers under the own names of agents that were not seen for a long time. No message from or to such a peer is left.
 SELECT p.peer_id AS id, a.host_id, a.boot_id, a.pid, a.process_started_at
 FROM agents a JOIN peers p ON p.agent_id = a.agent_id AND p.is_own = 1
 WHERE p.peer_id > :after AND a.last_seen_at < :unseen_since AND p.last_claimed_at < :unseen_since

@@ -58,6 +58,7 @@ ORDER BY r.number;
 
 -- name: agents_with_work
 -- Those that have reserved something in a room and have not released it, or had the stick since the last handoff.
+-- `state <> 'active'` is the condition of the index of ended reservations.
 SELECT agent_id FROM reservations WHERE room_id = :room_id AND state = 'active'
 UNION
 SELECT agent_id FROM reservations WHERE room_id = :room_id AND state <> 'active' AND state = 'expired'

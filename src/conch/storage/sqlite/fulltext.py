@@ -15,7 +15,7 @@ from conch.storage.sqlite import sqlite3
 
 _INDEX = f"{DERIVED}words"
 OWN_TABLES = f"{_INDEX}_"
-"""How the names of the tables begin in which the index keeps itself."""
+"""The prefix of the tables that hold the index."""
 _NAMES = "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, :length) = :start"
 # A leaf is a page of words. Its id is the number of its segment, then 37 bits of which the lower 31 are its place.
 _LEAVES = f"""
@@ -36,7 +36,7 @@ def _compare_directory(connection: sqlite3.Connection) -> str | None:
     leaves = (
         (leaf["segment"], leaf["place"])
         for leaf in connection.execute(_LEAVES)
-        if leaf["length"] > int.from_bytes(leaf["words_end"], "big")  # after them comes where each word begins
+        if leaf["length"] > int.from_bytes(leaf["words_end"], "big")  # a list of where words begin follows, if any does
     )
     listed = ((entry["segment"], entry["place"]) for entry in connection.execute(_DIRECTORY))
     differs = any(leaf != entry for leaf, entry in zip_longest(leaves, listed))

@@ -21,7 +21,7 @@ def delete_rows(connection: sqlite3.Connection) -> None:
 
 
 def _deletions(connection: sqlite3.Connection) -> Iterator[str]:
-    """The statements that delete all rows, except those of `meta` and those in which a full-text index keeps itself."""
+    """The statements that delete all rows, except those of `meta` and of the tables that hold the full-text index."""
     for row in connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
         name, is_own = row["name"], not row["sql"].startswith("CREATE VIRTUAL")
         if is_own and name != "meta" and not name.startswith(OWN_TABLES):
