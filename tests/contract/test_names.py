@@ -42,6 +42,18 @@ def test_the_names_of_the_program_and_of_people_are_reserved_everywhere(
     assert red.refused("agent_register", name=word)["error"] == "INVALID_AGENT_ID"
 
 
+def test_a_reserved_name_is_not_said_to_look_like_itself(agent: Any, red: Any, topic_id: str) -> None:
+    refusals = (
+        red.refused("agent_register", name="conch"),
+        red.refused("topic_join", topic_id=topic_id, agent_name="conch"),
+        red.refused("topic_create", name="conch"),
+    )
+
+    assert all("is reserved" in each["message"] for each in refusals)
+    with pytest.raises(InvalidSetting, match="CONCH_AGENT_ID conch is reserved"):
+        agent("conch")
+
+
 def test_no_name_differs_from_another_only_in_case(app: App, red: Any, blue: Any, topic_id: str) -> None:
     blue.data("agent_register", name="stout-zebra")
     blue.join(topic_id, "Scout")

@@ -135,7 +135,7 @@ def find_obstacle(tx: Transaction, agent_id: str) -> Obstacle | None:
 
     like = PERSON if begins_like(agent_id, PERSON) else find_like(tx, "agent_like", agent_id)
     if like is not None:
-        words = f"looks like {like}, which is another agent or a reserved name"
+        words = likeness(agent_id, like, "which is another agent or a reserved name")
         return Obstacle(words, {"reason": "confusable", "like": like})
     named = tx.one("agent_named", name=agent_id)
     return (
@@ -156,6 +156,11 @@ def find_like(tx: Transaction, statement: str, name: str, **where: Any) -> str |
     lock_names(tx)
     row = tx.one(statement, name=name, skeletons=sorted(skeletons(name)), **where)
     return None if row is None else str(row["name"])
+
+
+def likeness(name: str, like: str, which: str) -> str:
+    """Why a new name that looks like another one is refused: the words that follow it in a sentence."""
+    return "is reserved" if name == like else f"looks like {like!r}, {which}"
 
 
 def lock_names(tx: Transaction) -> None:

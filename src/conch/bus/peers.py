@@ -17,6 +17,7 @@ from conch.agents.records import (
     Caller,
     find_like,
     label,
+    likeness,
     lock_names,
     note_name,
     read_label,
@@ -453,6 +454,7 @@ def _in_use(topic: Topic, agent_name: str) -> AgentNameInUse:
 
 
 def _looks_like(topic: Topic, agent_name: str, like: str) -> AgentNameInUse:
-    message = f"The name {agent_name!r} looks like {like!r}, which is taken or reserved. Choose another name."
+    words = likeness(agent_name, like, "which is taken or reserved")
+    message = f"The name {agent_name!r} {words}. Choose another name."
     facts = {"topic_id": topic.topic_id, "agent_name": agent_name, "reason": "confusable", "like": like}
     return AgentNameInUse(message, field="agent_name", **facts)

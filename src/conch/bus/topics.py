@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from conch.agents.records import find_like, note_name
+from conch.agents.records import find_like, likeness, note_name
 from conch.bells.base import directory_channel, topic_channel
 from conch.config import Settings, check_length
 from conch.errors import Advice, InvalidArgument, LimitExceeded, TopicClosed, TopicNotFound, no_cursor
@@ -224,7 +224,8 @@ def require_distinct(tx: Transaction, name: str) -> None:
         return
     like = find_like(tx, "topic_like", name)
     if like is not None:
-        message = f"{name!r} looks like {like!r}, which is another topic or a reserved name. Choose another name."
+        words = likeness(name, like, "which is another topic or a reserved name")
+        message = f"{name!r} {words}. Choose another name."
         raise InvalidArgument(message, field="name", reason="confusable", like=like)
     require_fit("name", name)
 

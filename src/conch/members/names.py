@@ -12,7 +12,7 @@ from itertools import chain
 
 from conch.agents.connections import live_connections
 from conch.agents.petnames import propose_names
-from conch.agents.records import HARNESS_SESSION, LOCK, Caller, find_like, label, live_by_timer, note_name
+from conch.agents.records import HARNESS_SESSION, LOCK, Caller, find_like, label, likeness, live_by_timer, note_name
 from conch.bus.peers import LONGEST_OWN_NAME, hand_over_names, rename_peer
 from conch.errors import Advice, AgentNotFound, DuplicateAgentName, InvalidAgentName, some_of
 from conch.ids import digest
@@ -119,7 +119,7 @@ def _require_free(tx: Transaction, snapshot: Snapshot, agent_id: str, name: str)
     holder = _find_holder(tx, snapshot.room, name)
     like = find_like(tx, "name_like_on_topic", name, topic_id=snapshot.room.topic_id) if holder is None else None
     if like is not None:
-        message = f"{name} looks like {like}, which is another name in this room. Choose another name."
+        message = f"{name} {likeness(name, like, 'which is another name in this room')}. Choose another name."
         raise DuplicateAgentName(message, field="name", name=name, reason="confusable", like=like)
     if holder is not None and (holder["agent_id"] != agent_id or _is_chosen(holder)):
         why, advice = _why_taken(snapshot, agent_id, holder, name)
@@ -164,7 +164,7 @@ def _check_like(name: str) -> None:
     from conch.letters.names import poses_as  # only a new name needs it
 
     if (reserved := poses_as(name)) is not None:
-        message = f"{name} looks like {reserved}, which no agent can be called. Choose another name."
+        message = f"{name} {likeness(name, reserved, 'which no agent can be called')}. Choose another name."
         raise InvalidAgentName(message, field="name", reason="confusable", like=reserved)
 
 
