@@ -86,7 +86,7 @@ def test_each_session_is_an_agent_of_its_own(console: Console, workspace: str) -
     assert first["agent_id"].startswith("codex:")
 
 
-def test_a_name_in_the_address_keeps_the_agent_across_sessions(console: Console, workspace: str) -> None:
+def test_a_word_in_the_address_keeps_the_agent_across_sessions(console: Console, workspace: str) -> None:
     before = Client(console, "/mcp?agent=ada").call("join_path", context_path=workspace)
     after = Client(console, "/mcp?agent=ada").call("join_path", context_path=workspace)
     other = Client(console, "/mcp?agent=bob").call("join_path", context_path=workspace)
@@ -95,7 +95,7 @@ def test_a_name_in_the_address_keeps_the_agent_across_sessions(console: Console,
     assert other["agent_id"] != before["agent_id"]
 
 
-def test_a_name_in_the_address_that_is_too_long_is_refused_and_not_cut(console: Console, workspace: str) -> None:
+def test_a_word_in_the_address_that_is_too_long_is_refused_and_not_cut(console: Console, workspace: str) -> None:
     longest = Client(console, f"/mcp?agent={'a' * 64}")
     longer = Client(console, f"/mcp?agent={'a' * 65}")
 

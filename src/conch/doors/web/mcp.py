@@ -1,9 +1,9 @@
 """MCP over HTTP at `/mcp`: the same tools as `conch mcp`, served by the official SDK.
 
-A name in the address says which agent calls: `/mcp?agent=NAME`. Without a name, each MCP session is one agent, which
-is gone when the session ends. The stateless form of the protocol has no sessions. There, all calls of one client
-program without a name are one agent. Such an agent, or one with a name, may always call again, so only its silence
-shows that it is gone.
+A word in the address says which agent calls: `/mcp?agent=WORD`. Without one, each MCP session is one agent, which is
+gone when the session ends. The stateless form of the protocol has no sessions. There, all calls of one client program
+without a word are one agent. Such an agent, or one with a word, may always call again, so only its silence shows that
+it is gone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MOST_SESSIONS = 1_000
 _MOST_THREADS = 1_024
 _MOST_BODY_BYTES = 1024 * 1024
 _IDLE_SECONDS = 4 * 3_600.0  # as long as a silent agent counts as active
-_LONGEST_NAME = 64
+_LONGEST_WORD = 64
 _LAST_SECONDS = 0.4
 _PATIENCE_SECONDS = 10.0  # how long a client may leave a reply unread, as for `conch mcp`
 _LOOK_SECONDS = 0.5  # between two looks at what is unread
@@ -311,11 +311,11 @@ def _sendable(data: Object) -> Object:
 
 
 def _key_of(context: _Context, client_name: str) -> str:
-    """What tells one agent from another: its own name, its MCP session, or else its program."""
+    """What tells one agent from another: the word in the address, its MCP session, or else its program."""
     request, session_id = context.request, _session_id(context)
     given = request.query_params.get("agent", "") if request is not None else ""
-    if len(given) > _LONGEST_NAME:
-        raise MCPError(types.INVALID_PARAMS, f"agent in the address has more than {_LONGEST_NAME} characters.")
+    if len(given) > _LONGEST_WORD:
+        raise MCPError(types.INVALID_PARAMS, f"agent in the address has more than {_LONGEST_WORD} characters.")
     if given:
         return f"agent {given}"
     return f"{_SESSION}{session_id}" if session_id else f"client {client_name}"
