@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -54,7 +55,7 @@ def test_a_commit_that_touches_a_reservation_is_refused_and_names_the_holder(
 
     name = conch("one", "whoami")["data"]["name"]
     assert refused.returncode == 1
-    assert f"- src/a.py: claude·{name} has reserved src since" in refused.stderr
+    assert re.search(rf"- src/a.py: claude·{name} has reserved src since .*\d\d:\d\d \(.* ago\)\n", refused.stderr)
     assert by_holder.returncode == 0, by_holder.stderr
 
 

@@ -6,7 +6,7 @@ import os
 
 from conch.doors.cli.context import Context, read_standard_input
 from conch.doors.cli.installing import find_program
-from conch.doors.cli.output import Report, failure
+from conch.doors.cli.output import Report, failure, local_moments
 from conch.harnesses import git_hook
 from conch.lean import Any
 from conch.scopes.guard import Objection
@@ -42,7 +42,8 @@ def check(context: Context) -> Report:
     lines = ["Other agents work on files of this commit:", *map(_line, refused[:_FEW])]
     lines += [f"- and {len(refused) - _FEW} more"] * (len(refused) > _FEW)
     lines.append("Leave them out of the commit, or ask the holder. `git commit --no-verify` commits them anyway.")
-    return failure("RESERVATION_CONFLICT", "\n".join(lines), data, text="\n".join(lines))
+    message = "\n".join(lines)
+    return failure("RESERVATION_CONFLICT", message, data, text=local_moments(message))
 
 
 def _line(objection: Objection) -> str:
