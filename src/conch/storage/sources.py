@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 
 from conch.errors import InvalidArgument, StoreBusy, StoreCorrupt
 from conch.storage.base import Row
-from conch.storage.sqlite import sqlite3
+from conch.storage.sqlite import DRIVER_ERRORS, sqlite3
 
 _SIDES = ("", "-wal", "-journal")  # a log beside the file may hold its newest changes
 _TRIES = 3
@@ -55,7 +55,7 @@ def open_source(path: str) -> Iterator[Source]:
             with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
                 _prepare(connection, path)
                 yield Source(connection, path)
-        except sqlite3.Error as error:
+        except DRIVER_ERRORS as error:
             raise _damaged(path, str(error)) from error
 
 

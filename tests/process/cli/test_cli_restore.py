@@ -107,10 +107,14 @@ def test_what_is_no_sound_backup_is_refused_and_nothing_changes(conch: Conch, ba
             connection.execute(statement)
         connection.close()
     (tmp_path / "cut off").write_bytes(backup.read_bytes()[:-1])
+    (tmp_path / "not UTF-8").write_bytes(backup.read_bytes().replace(b"CREATE TABLE peers", b"CREATE T\xa5BLE peers"))
+    (tmp_path / "partly not UTF-8").write_bytes(backup.read_bytes().replace(b"agent_id", b"agent\xa5id"))
     contents = conch.contents()
 
     names = [
         "cut off",
+        "not UTF-8",
+        "partly not UTF-8",
         "of schema 0",
         "of another schema",
         "text",
@@ -124,7 +128,7 @@ def test_what_is_no_sound_backup_is_refused_and_nothing_changes(conch: Conch, ba
     errors = [conch("db", "restore", str(tmp_path / name), "--json").error for name in names]
 
     corrupt, invalid = "DB_CORRUPT", "invalid_argument"
-    codes = [corrupt, corrupt, corrupt, corrupt, corrupt, corrupt, "DB_SCHEMA_MISMATCH", corrupt, invalid, invalid]
+    codes = [*[corrupt] * 8, "DB_SCHEMA_MISMATCH", corrupt, invalid, invalid]
     assert [error["code"] for error in errors] == codes
     assert [
         name for name, error in zip(names, errors, strict=True) if str(tmp_path / name) not in error["message"]

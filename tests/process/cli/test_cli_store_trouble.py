@@ -37,7 +37,10 @@ def used(conch: Any) -> Any:
 # -- not ours, or damaged
 
 
-@pytest.fixture(params=["garbage", "damaged", "newer", "nameless", "of schema 0", "of another schema", "renamed"])
+KINDS = ["garbage", "damaged", "not UTF-8", "newer", "nameless", "of schema 0", "of another schema", "renamed"]
+
+
+@pytest.fixture(params=KINDS)
 def unusable(request: pytest.FixtureRequest, used: Any) -> tuple[Any, str]:
     """A store that conch must not touch, and the code that says why."""
     database: Path = used.database
@@ -48,6 +51,9 @@ def unusable(request: pytest.FixtureRequest, used: Any) -> tuple[Any, str]:
         content = bytearray(database.read_bytes())
         content[100:] = b"\xa5" * (len(content) - 100)
         database.write_bytes(content)
+        return used, "DB_CORRUPT"
+    if request.param == "not UTF-8":
+        database.write_bytes(database.read_bytes().replace(b"CREATE TABLE peers", b"CREATE T\xa5BLE peers"))
         return used, "DB_CORRUPT"
     statement = {
         "newer": "UPDATE meta SET value = '999' WHERE key = 'schema_version'",
@@ -161,6 +167,29 @@ def test_a_wipe_moves_an_unusable_store_aside_whole_and_then_all_is_well(unusabl
     assert Path(wiped.data["set_aside"]).read_bytes() == before
     assert conch("join").status == 0
     assert conch("db", "verify").status == 0
+
+
+@pytest.mark.parametrize("table", ["path_rooms", "questions"])
+def test_a_wipe_moves_a_store_aside_that_lacks_a_table(used: Any, table: str) -> None:
+    with closing(sqlite3.connect(used.database)) as connection:
+        connection.execute(f"DROP TABLE {table}")
+
+    wiped = used("db", "wipe", "--yes", "--json")
+
+    assert Path(wiped.data["set_aside"]).exists()
+    assert used("join").status == 0
+    assert used("db", "verify").status == 0
+
+
+def test_a_wipe_moves_a_store_aside_that_can_be_read_but_not_emptied(used: Any) -> None:
+    damaged = used.database.read_bytes().replace(b"agent_id", b"agent\xa5id", 1)
+    used.database.write_bytes(damaged)
+
+    wiped = used("db", "wipe", "--yes", "--json")
+
+    assert Path(wiped.data["set_aside"]).stat().st_size == len(damaged)
+    assert used("join").status == 0
+    assert used("db", "verify").status == 0
 
 
 def test_a_wipe_leaves_the_file_of_another_program_where_it_is(used: Any) -> None:

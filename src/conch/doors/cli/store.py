@@ -157,18 +157,28 @@ def wipe(context: Context) -> Report:
         require_yes(context.options, trouble.message, "Move it aside now?", "Nothing was changed; add --yes to do it.")
         return _set_aside(context)
     _require_count(context, doomed)
-    kept = _back_up(context)
-    if room_id is None:
-        channels = all_channels(store)
-        store.wipe()
-        with suppress(StoreError):  # as after a restore
-            store.ring(*channels)
-    else:
-        erase_room(store, doomed.rooms[0])
+    try:
+        kept = _back_up(context)
+        _delete(context, doomed)
+    except StoreCorrupt:  # in a part that nothing has read before
+        if room_id is not None:
+            raise
+        return _set_aside(context)
     place = store.describe()
     wiped = one_line(place) if room_id is None else f"room {doomed.rooms[0].room.room_id}"
     data = {"path": place, "set_aside": None, "backup": kept, **_counts(doomed)}
     return Report(data, f"Wiped {wiped}: {_named(doomed)}. What was there is in {one_line(kept)}.")
+
+
+def _delete(context: Context, doomed: Doomed) -> None:
+    store = context.app.store
+    if context.options.room is not None:
+        erase_room(store, doomed.rooms[0])
+        return
+    channels = all_channels(store)
+    store.wipe()
+    with suppress(StoreError):  # as after a restore
+        store.ring(*channels)
 
 
 def _require_count(context: Context, doomed: Doomed) -> None:

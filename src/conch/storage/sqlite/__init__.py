@@ -9,4 +9,7 @@ if TYPE_CHECKING:
 else:
     import _sqlite3 as sqlite3  # only the driver: `sqlite3` adds date handling, which is slow to import
 
-__all__ = ["sqlite3"]
+__all__ = ["DRIVER_ERRORS", "sqlite3"]
+
+DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What the driver raises. It cannot spell the error about a damaged schema that is not UTF-8."""

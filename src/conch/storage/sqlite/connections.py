@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from conch.errors import StoreBusy, StoreError, StoreInterrupted, StoreUnavailable
 from conch.lean import Lock
 from conch.storage.replacement import Replacements
-from conch.storage.sqlite import sqlite3
+from conch.storage.sqlite import DRIVER_ERRORS, sqlite3
 from conch.storage.sqlite.errors import describe_loss, translate
 from conch.storage.sqlite.files import make_file, make_folder, make_private, note_loss, set_sides_aside
 from conch.storage.sqlite.headers import is_used_elsewhere
@@ -54,7 +54,7 @@ class _Loan:
     def __enter__(self) -> Lent:
         try:
             self._lent = self._connections.take()
-        except sqlite3.Error as error:
+        except DRIVER_ERRORS as error:
             raise self._connections.translate(error) from error
         if self._lent.is_index_cut():
             self.__exit__(FilesTaken, FilesTaken(), None)
@@ -64,8 +64,8 @@ class _Loan:
         if error is None:
             self._connections.give_back(self._lent)
             return
-        broken = isinstance(error, (sqlite3.Error, StoreError))  # the next caller gets a new connection
-        if isinstance(error, (sqlite3.Error, FilesTaken)):
+        broken = isinstance(error, (*DRIVER_ERRORS, StoreError))  # the next caller gets a new connection
+        if isinstance(error, (*DRIVER_ERRORS, FilesTaken)):
             _free_cursors(error)
         try:
             explained = self._connections.explain(error, self._lent)
@@ -134,9 +134,9 @@ class Connections:
             return self.notice(lent, error)
         if isinstance(error, FilesTaken) or (isinstance(error, sqlite3.Error) and lent.is_surely_taken()):
             return self.notice(lent)
-        return self.translate(error) if isinstance(error, sqlite3.Error) else None
+        return self.translate(error) if isinstance(error, DRIVER_ERRORS) else None
 
-    def translate(self, error: sqlite3.Error | OSError) -> StoreError:
+    def translate(self, error: sqlite3.Error | UnicodeDecodeError | OSError) -> StoreError:
         return translate(error, self.path, self._named)
 
     def take(self) -> Lent:
@@ -416,7 +416,7 @@ class Connections:
                 generation.trouble = generation.trouble or self._save(lent, target, error)
         except StoreError as trouble:  # it cannot be saved now, so the next call tries again
             return trouble
-        except (OSError, sqlite3.Error) as trouble:
+        except (OSError, *DRIVER_ERRORS) as trouble:
             return self.translate(trouble)
         with self._lock:
             if generation is self._now:

@@ -16,7 +16,7 @@ from conch.errors import (
     StoreUnavailable,
     StoreUncertain,
 )
-from conch.storage.sqlite import sqlite3
+from conch.storage.sqlite import DRIVER_ERRORS, sqlite3
 
 _BUSY = (
     StoreBusy,
@@ -46,6 +46,8 @@ _CROWDED = (StoreUnavailable, "The store at {path} cannot be used now, because t
 _UNCERTAIN = (StoreUncertain, "The store at {path} failed during a commit: {reason}. The change may or may not "
               "have been made. Check the disk, and check what was stored before you try again.")  # fmt: skip
 
+# Damage that has no code of its own: a text of other bytes, and a schema that is not ours.
+_DAMAGES = ("Could not decode to UTF-8", "no such table: ", "no such column: ", " has no column named ")
 _OTHER_FORMAT = "invalid fts5 file format"  # the search index is damaged too, but this error has no code of its own
 _SHARED_MEMORY_BYTES = 32_768  # the smallest -shm file; WAL mode cannot start with less free space
 
@@ -73,7 +75,7 @@ class CommitFailed(sqlite3.OperationalError):
     """The disk failed during a commit. The change may be in the log, and come to light when the log is read again."""
 
 
-def translate(error: sqlite3.Error | OSError, path: str, named: str) -> StoreError:
+def translate(error: sqlite3.Error | UnicodeDecodeError | OSError, path: str, named: str) -> StoreError:
     """Our error for an error of the driver or the system. `named` is the setting or option that gave the path."""
     kind, text = _kind_of(error, path)
     users = list_users(path) if "{users}" in text else ""
@@ -112,9 +114,11 @@ def list_users(path: str) -> str:
     return ", ".join(map(str, users or [])) or "unknown"
 
 
-def _kind_of(error: sqlite3.Error | OSError, path: str) -> tuple[type[StoreError], str]:
+def _kind_of(error: sqlite3.Error | UnicodeDecodeError | OSError, path: str) -> tuple[type[StoreError], str]:
     if isinstance(error, OSError):
         return _BY_ERRNO.get(error.errno or 0, _UNAVAILABLE)
+    if isinstance(error, UnicodeDecodeError) or any(each in str(error) for each in _DAMAGES):
+        return _CORRUPT
     if isinstance(error, CommitFailed):
         return _UNCERTAIN
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
@@ -146,5 +150,5 @@ def translated(path: str, named: str) -> Iterator[None]:
     """Raise our own errors instead of the driver's."""
     try:
         yield
-    except sqlite3.Error as error:
+    except DRIVER_ERRORS as error:
         raise translate(error, path, named) from error

@@ -12,7 +12,7 @@ from conch.calls import note_change
 from conch.errors import StoreError, StoreNotLocal, StoreUnavailable
 from conch.lean import re
 from conch.storage.replacement import new_epoch
-from conch.storage.sqlite import sqlite3
+from conch.storage.sqlite import DRIVER_ERRORS, sqlite3
 from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.headers import next_mark
 from conch.storage.sqlite.places import SIDES, Files
@@ -85,7 +85,7 @@ def copy(connection: sqlite3.Connection, target: str) -> None:
         _fill(connection, target)
     except BaseException as error:
         remove(target)  # an incomplete copy must not be mistaken for a backup
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, DRIVER_ERRORS):
             raise _no_copy(error, target) from error
         raise
     note_change()
@@ -195,7 +195,7 @@ def new_mark() -> int:
     return int.from_bytes(os.urandom(4), "big") >> 1 or 1
 
 
-def _no_copy(error: sqlite3.Error | OSError, target: str) -> StoreError:
+def _no_copy(error: sqlite3.Error | UnicodeDecodeError | OSError, target: str) -> StoreError:
     """The error for the copy. It must not read as if the store itself were damaged."""
     refusal = translate(error, target, "FILE")
     return type(refusal)(f"No copy was made. {refusal.message}", **refusal.details, field="file")

@@ -9,7 +9,7 @@ from itertools import islice
 from conch.lean import Any, re
 from conch.storage.base import Problem
 from conch.storage.comparing import Facts, compare_schemas
-from conch.storage.sqlite import sqlite3
+from conch.storage.sqlite import DRIVER_ERRORS, sqlite3
 from conch.storage.sqlite.files import split
 from conch.storage.sqlite.fulltext import OWN_TABLES, find_contradiction
 from conch.storage.sqlite.transaction import as_dict
@@ -30,13 +30,18 @@ _SPACE_AT_SIGN = r"\s*([(),])\s*"
 
 def find_problems(connection: sqlite3.Connection, migrations: tuple[Migration, ...]) -> list[Problem]:
     """Check the pages, the schema, the foreign keys and the type of every value."""
-    problems = compare_schemas(expected_facts(migrations), _facts(connection))
+    problems: list[Problem] = []
+    try:
+        problems += compare_schemas(expected_facts(migrations), _facts(connection))
+        tables = _plain_tables(connection)
+    except DRIVER_ERRORS as error:
+        return [Problem("file", "", f"The schema cannot be read. SQLite reports: {error}")]
     finders = [("", _find_damaged_pages(connection)), ("", _find_orphans(connection))]
-    finders += [(table, _find_misfits(connection, table)) for table in _plain_tables(connection)]
+    finders += [(table, _find_misfits(connection, table)) for table in tables]
     for table, found in finders:
         try:
             problems += islice(found, _MOST_OF_A_KIND)
-        except sqlite3.DatabaseError as error:  # pages that cannot be read at all
+        except DRIVER_ERRORS as error:  # pages that cannot be read at all
             problems.append(Problem("file", table, f"Not all rows could be read. SQLite reports: {error}"))
     return problems + (_find_lost_words(connection) or _find_contradiction(connection))
 
@@ -156,7 +161,7 @@ def _find_lost_words(connection: sqlite3.Connection) -> list[Problem]:
             count, size = count + 1, size + _varints(row["sz"])[0]
         totals = [number for row in connection.execute(_TOTALS) for number in _varints(row["block"])]
         words = connection.execute(_WORDS).fetchone()["words"]
-    except (sqlite3.Error, IndexError, TypeError) as error:
+    except (*DRIVER_ERRORS, IndexError, TypeError) as error:
         return [Problem("index", "index_words", f"The search index cannot be read: {error}.", {"error": str(error)})]
     if words == size and (totals == [count, size] or not (count or totals)):  # a new index has no totals
         return []
@@ -167,7 +172,7 @@ def _find_lost_words(connection: sqlite3.Connection) -> list[Problem]:
 def _find_contradiction(connection: sqlite3.Connection) -> list[Problem]:
     try:
         found = find_contradiction(connection)
-    except (sqlite3.Error, TypeError) as error:
+    except (*DRIVER_ERRORS, TypeError) as error:
         found = str(error)
     sentence = f"The tables of the search index contradict each other, so searches can fail or miss messages: {found}."
     return [Problem("index", "index_words", sentence, {"error": found})] if found else []

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from conch.lean import NamedTuple, Protocol
-from conch.storage.sqlite import sqlite3
+from conch.storage.sqlite import DRIVER_ERRORS, sqlite3
 from conch.storage.sqlite.headers import Header, is_ahead
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.scratch import scratch_folder
@@ -119,7 +119,7 @@ class Log:
                 os.truncate(copy, _fstat(self._store.descriptor).st_size)
                 self._copy_wal(copy)
                 mark = _read_mark(copy)
-        except (OSError, sqlite3.Error):
+        except (OSError, *DRIVER_ERRORS):
             return None
         return mark if self.changed_at() == before else None
 
@@ -165,7 +165,7 @@ def _look_into(path: str, in_file: int) -> Recovered:
                 return Recovered(path, mark, mark, is_empty=True)
             start = connection.execute("SELECT value FROM meta WHERE key = 'mark'").fetchone()
             is_damaged = connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok"
-        except sqlite3.DatabaseError:
+        except DRIVER_ERRORS:
             return Recovered(path, in_file, in_file, is_damaged=True)
     return Recovered(path, mark, int(start[0]) if start and start[0].isdecimal() else in_file, is_damaged=is_damaged)
 

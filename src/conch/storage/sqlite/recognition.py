@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from conch.errors import ForeignStore, StoreCorrupt
-from conch.storage.sqlite import sqlite3
+from conch.storage.sqlite import DRIVER_ERRORS, sqlite3
 from conch.storage.sqlite.headers import Header
 from conch.storage.statements import are_ours
 
@@ -45,7 +45,7 @@ def _require_conch(file: Header, path: str, named: str) -> None:
         with _looked_at(file, path) as connection:
             found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
             marks = [connection.execute(f"PRAGMA {mark}").fetchone()[0] for mark in ("application_id", "user_version")]
-    except sqlite3.DatabaseError:
+    except DRIVER_ERRORS:
         raise _damaged(path, named) from None
     # conch writes both marks at once, with its id, so other marks are another program's.
     if (found or any(marks)) and not are_ours(found):

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from urllib.parse import quote
 
 from conch.errors import InvalidArgument, SchemaMismatch, StoreBusy, StoreCorrupt
-from conch.storage.sqlite import sqlite3
+from conch.storage.sqlite import DRIVER_ERRORS, sqlite3
 from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.files import copy, first_mark, make_distinct, new_mark, put_in_place, remove
 from conch.storage.sqlite.headers import file_id
@@ -62,7 +62,7 @@ def _opened(file: str) -> Iterator[sqlite3.Connection]:
             f"file:{quote(os.fsencode(os.path.abspath(file)))}?{how}", uri=True, isolation_level=None
         )
         yield source
-    except sqlite3.DatabaseError as error:
+    except DRIVER_ERRORS as error:
         raise StoreCorrupt(f"{file} cannot be restored: {error}.", field="file") from error
     finally:
         if source is not None:
