@@ -139,13 +139,14 @@ class App:
         return Search(self.store)
 
     def load(self) -> None:
-        """Import every domain now. A process that has no descriptor left cannot import anything."""
+        """Import every domain and read every statement now. A process that has no descriptor left can do neither."""
         from conch.agents import override, petnames  # noqa: F401
         from conch.bells import ears  # noqa: F401
 
         for name, value in vars(App).items():
             if isinstance(value, cached_property):
                 getattr(self, name)
+        self.store.load()
 
     def close(self) -> None:
         self.bell.close()

@@ -213,11 +213,15 @@ class Recorded(dict[str, str]):
 
     def __init__(self, statements: dict[str, str]) -> None:
         super().__init__(statements)
+        self._statements = statements
         self.asked: list[str] = []
 
     def __getitem__(self, name: str) -> str:
         self.asked.append(name)
         return super().__getitem__(name)
+
+    def __missing__(self, name: str) -> str:
+        return self._statements[name]
 
 
 def condensed(statement: str) -> str:

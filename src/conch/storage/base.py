@@ -275,6 +275,9 @@ class Store(Protocol):
     def describe(self) -> str:
         """The location of the store, for messages."""
 
+    def load(self) -> None:
+        """Read the files of conch now that are otherwise read at their first use."""
+
     def close(self) -> None: ...
 
 

@@ -17,6 +17,11 @@ from conch.storage.base import Check, Parameters
 HERE = os.path.dirname(__file__)
 _MARK = "-- name:"
 _CHECK = "-- check:"
+# What short commands need, most of them first.
+_FIRST_READ = (
+    *("meta.sqlite.sql", "meta.sql", "agents.sql", "rooms.sql", "mail.sql", "scopes.sql", "topics.sql"),
+    *("peers.sql", "messages.sql"),
+)
 _BRIEF_USE_SECONDS = 0.5
 _MOST_PADDED = 1_024
 # Every store of conch has these tables, whatever its age. No other program has all of them.
@@ -41,16 +46,34 @@ class Migration(NamedTuple):
     script: str
 
 
-def load_statements(dialect: Dialect) -> dict[str, str]:
-    """All statements by name. Names are unique across the files of an engine."""
-    statements: dict[str, str] = {}
-    for script in _scripts("sql", dialect).values():
-        for block in script.split(_MARK)[1:]:  # the part before the first mark is only a comment
+class Statements(dict[str, str]):
+    """The statements of an engine by name. A file is read when one of its statements is first needed."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__()
+        self._dialect = dialect
+        names = _names("sql", dialect.engine)
+        self._unread = dict.fromkeys(sorted(map(".".join, names), key=lambda name: (*_FIRST_READ, name).index(name)))
+
+    def __missing__(self, name: str) -> str:
+        for file in list(self._unread):
+            self._read(file)
+            if name in self:
+                break
+        if name not in self:  # another thread may have read its file
+            raise KeyError(name)
+        return self[name]
+
+    def load(self) -> None:
+        """Read all files now."""
+        for file in list(self._unread):
+            self._read(file)
+
+    def _read(self, file: str) -> None:
+        for block in _read("sql", file, self._dialect).split(_MARK)[1:]:  # before the first mark is only a comment
             name, _, statement = block.partition("\n")
-            if name.strip() in statements:
-                raise ValueError(f"two statements are named {name.strip()}")
-            statements[name.strip()] = statement.strip().rstrip(";")
-    return statements
+            self[name.strip()] = statement.strip().rstrip(";")
+        self._unread.pop(file, None)
 
 
 def load_checks(dialect: Dialect) -> list[Check]:
@@ -112,12 +135,13 @@ def _scripts(folder: str, dialect: Dialect) -> dict[str, str]:
     scripts = {}
     for name in sorted(_names(folder, dialect.engine), key=lambda parts: (parts[0], len(parts))):
         path = ".".join(name)
-        with open(os.path.join(HERE, folder, path), encoding="utf-8") as file:
-            scripts[path] = _spelled(file.read(), dialect)
+        scripts[path] = _read(folder, path, dialect)
     return scripts
 
 
-def _spelled(script: str, dialect: Dialect) -> str:
+def _read(folder: str, name: str, dialect: Dialect) -> str:
+    with open(os.path.join(HERE, folder, name), encoding="utf-8") as file:
+        script = file.read()
     if "$" in script:
         for name, spelling in dialect._asdict().items():
             script = script.replace(f"${name}", spelling)

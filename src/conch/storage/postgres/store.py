@@ -37,7 +37,7 @@ from conch.storage.postgres.rehearsal import Plan, Rehearsed
 from conch.storage.postgres.schema import DIALECT, Schema
 from conch.storage.postgres.transaction import PostgresTransaction, ask, lock, ring
 from conch.storage.replacement import Replacements, new_epoch
-from conch.storage.statements import Migration, load_checks, load_migrations, load_statements
+from conch.storage.statements import Migration, Statements, load_checks, load_migrations
 
 _MOST_CONNECTIONS = 8  # per process, however many agents it serves
 _KEPT_CONNECTIONS = 2  # idle connections that stay open
@@ -101,7 +101,7 @@ class PostgresStore:
         """InvalidSetting if the address is wrong; `named` is the setting or option that gave it."""
         self._named = named
         self._address = Address(url, named)
-        self._statements = load_statements(DIALECT)
+        self._statements = Statements(DIALECT)
         self._schema = Schema(
             self.describe(), self._statements, load_migrations(DIALECT) if migrations is None else migrations
         )
@@ -590,6 +590,9 @@ class PostgresStore:
 
     def describe(self) -> str:
         return self._address.place
+
+    def load(self) -> None:
+        self._statements.load()
 
     def close(self) -> None:
         with self._idle_lock:

@@ -36,8 +36,8 @@ from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transac
 from conch.storage.statements import (
     Dialect,
     Migration,
+    Statements,
     load_checks,
-    load_statements,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class SqliteStore:
         self._busy_timeout_ms = busy_timeout_ms
         self._synchronous = synchronous
         self._migrations = migrations
-        self._statements = load_statements(DIALECT)
+        self._statements = Statements(DIALECT)
         self._schema = Schema(lambda: self.path, named, DIALECT, self._statements, migrations, busy_timeout_ms)
         self._columns: dict[str, tuple[str, ...]] = {}
         self._replacements = Replacements(path)
@@ -363,6 +363,9 @@ class SqliteStore:
 
     def describe(self) -> str:
         return self.path
+
+    def load(self) -> None:
+        self._statements.load()
 
     def close(self) -> None:
         if self._counter is not None:
