@@ -67,12 +67,14 @@ def boot_id() -> str:
 def look_up(pid: int) -> Process | None:
     """The process that has this pid now; None if it does not exist, has ended, or cannot be read."""
     try:
-        started_at, _, _, _, ended = system.facts(pid)
+        return _identify(pid, system.facts(pid))
     except OSError:
         return None
-    if ended or not boot_id():
-        return None
-    return Process(host_id(), boot_id(), pid, started_at)
+
+
+def _identify(pid: int, facts: system.Facts) -> Process | None:
+    started_at, _, _, _, ended = facts
+    return None if ended or not boot_id() else Process(host_id(), boot_id(), pid, started_at)
 
 
 def check(process: Process | None) -> Life:
@@ -122,8 +124,10 @@ def ancestors(pid: int | None = None) -> Iterator[Ancestor]:
     """
     child = os.getpid() if pid is None else pid
     try:
-        while (parent := system.facts(child)[1]) > 0:
-            process = look_up(parent)
+        facts = system.facts(child)
+        while (parent := facts[1]) > 0:
+            facts = system.facts(parent)
+            process = _identify(parent, facts)
             if process is None or _has_adopted(parent, child):
                 return
             yield Ancestor(process, _program_name(parent), _arguments(parent))

@@ -48,8 +48,9 @@ def workspace_root(directory: str) -> str:
     for candidate in chain:
         if _is_git_top(candidate):
             return candidate
+    too_wide = _too_wide(directory)
     for candidate in chain:
-        if candidate not in _too_wide(directory) and _has_marker(candidate):
+        if candidate not in too_wide and _has_marker(candidate):
             return candidate
     return directory
 
@@ -60,7 +61,8 @@ def widest_root(directory: str) -> str:
     A repository may be inside another one. That of a whole home directory does not count.
     """
     root = workspace_root(directory)
-    tops = [each for each in _upwards(root) if _is_git_top(each) and each not in _too_wide(root)]
+    too_wide = _too_wide(root)
+    tops = [each for each in _upwards(root) if _is_git_top(each) and each not in too_wide]
     return tops[-1] if tops else root
 
 
