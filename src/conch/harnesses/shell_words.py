@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-OPEN, CLOSE, BODY = "\0(", "\0)", "\0<"
+OPEN, CLOSE, BODY, INPUT, STRING = "\0(", "\0)", "\0:", "\0<", "\0<<<"
 _OPERATORS = (";", "&&", "||", "|&", "|", "&", "\n", "(", ")", "{", "}", "`")
-_REDIRECTIONS = (">>", ">|", "&>>", "&>", ">")
+_REDIRECTIONS = (">>", ">|", "&>>", "&>", ">", STRING[1:], "<>", INPUT[1:])
 
 
 class Scanner:
     """Splits a shell command into the words of its simple commands.
 
     Quotes are taken away, and comments are left out. Words that begin with a NUL are signs, so that no quoted text can
-    be mistaken for one: a redirection, the body of a here-document (`BODY`), or the beginning or end of a subshell,
-    which is a command of its own.
+    be mistaken for one: a redirection (of input if it begins with `INPUT`), the body of a here-document (`BODY`), or
+    the beginning or end of a subshell, which is a command of its own.
     """
 
     def __init__(self, text: str) -> None:
@@ -40,8 +40,10 @@ class Scanner:
         elif self._sees("$(("):  # a calculation: `>` compares there
             end = self._text.find("))", self._at)
             self._add("$", (end if end >= 0 else len(self._text)) + 2 - self._at)
-        elif self._sees("<<") and not self._sees("<<<"):
+        elif self._sees("<<") and redirection != STRING[1:]:
             self._here_document()
+        elif self._sees("<("):  # the output of a command, in place of a file
+            self._add(letter, 1)
         elif redirection:
             self._redirect(redirection)
         elif operator and not (operator in "{}" and not self._is_brace(operator)):

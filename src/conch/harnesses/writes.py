@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 
-from conch.harnesses.shell_words import BODY, CLOSE, OPEN, Scanner
+from conch.harnesses.shell_words import BODY, CLOSE, INPUT, OPEN, STRING, Scanner
 from conch.lean import Any
 
 
@@ -221,15 +221,17 @@ def _written_in_git(words: list[str], folder: str) -> list[str]:
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """The words of a command, the files that its output goes to, and its here-documents."""
-    bodies = [word[len(BODY) :] for word in words if word.startswith(BODY)]
-    arguments, targets, is_target = list[str](), list[str](), False
+    """The words of a command, the files that its output goes to, and its here-documents and here-strings."""
+    arguments, targets, bodies, sign = list[str](), list[str](), list[str](), ""
     for word in words:
-        if word.startswith("\0") and word not in (OPEN, CLOSE):
-            is_target = not word.startswith(BODY)
-        elif is_target:
-            targets += [word] * (not word.startswith("&"))
-            is_target = False
+        if word.startswith(BODY):
+            bodies.append(word[len(BODY) :])
+        elif word.startswith("\0") and word not in (OPEN, CLOSE):
+            sign = word
+        elif sign:
+            bodies += [word] * (sign == STRING)
+            targets += [word] * (not sign.startswith(INPUT) and not word.startswith("&"))
+            sign = ""
         else:
             arguments.append(word)
     return arguments, targets if arguments[:1] != ["[["] else [], bodies  # `>` compares in `[[`
