@@ -278,6 +278,7 @@ READS = [
     ("Bash", {"command": "git restore --source src -- b.py"}),
     ("Bash", {"command": "git stash list; git reset src/a.py"}),
     ("Bash", {"command": "git clean -n"}),
+    ("Bash", {"command": "find -L docs -name '*.md' -delete"}),
     ("Bash", {"command": "tee a.py < src/a.py; tee b.py <<< src/b.py; tee c.py <&3 src.md"}),
     ("Bash", {"command": "sudo grep rm src/a.py"}),
     ("Bash", {"command": "git checkout -b src main"}),

@@ -43,6 +43,7 @@ _VALUED = {
     "mkdir": ("-m", "--mode"),
 }
 _FLAGS = "0123456789EalnprsuwzT"  # of `sed` and `perl` that may stand before the `i` of "in place"
+_FIND_FIRST = ("-H", "-L", "-P")  # options of `find` that stand before the folders
 _GIT_VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace")
 _GIT_PATHS = _words("rm mv restore checkout")
 _DEEPEST = 3
@@ -184,8 +185,9 @@ def _written_by_find(arguments: list[str], folder: str) -> list[str]:
     runs = [arguments[place + 1 :] for place, word in enumerate(arguments) if word in ("-exec", "-execdir", "-ok")]
     if "-delete" not in arguments and not any(_written(run, folder) for run in runs):
         return []
-    options = next(place for place, word in enumerate(arguments) if word.startswith("-"))
-    return arguments[1:options] or ["."]
+    words = [word for word in arguments[1:] if word not in _FIND_FIRST]
+    options = next(place for place, word in enumerate(words) if word.startswith("-"))
+    return words[:options] or ["."]
 
 
 def _written_by_git(words: list[str], folder: str) -> list[str]:
