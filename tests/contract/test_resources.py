@@ -173,7 +173,8 @@ def test_prompts_and_resources_name_only_what_the_client_is_offered() -> None:
     for group in ("turns", "bus", "questions", "scopes", "admin", "everyday"):
         tools = select_tools([group])
         for prompt in offered_prompts(tools):
-            text = get_prompt(prompt.name, None, tools)["messages"][0]["content"]["text"]
+            given = dict.fromkeys(prompt.arguments, "x")
+            text = get_prompt(prompt.name, given, tools)["messages"][0]["content"]["text"]
             assert not [name for name in TOOLS if "_" in name and name in text and name not in tools], text
         assert all(resource.needs in tools for resource in offered_resources(tools))
     assert [prompt.name for prompt in offered_prompts(TOOLS)] == [prompt.name for prompt in PROMPTS]

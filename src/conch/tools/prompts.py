@@ -70,8 +70,17 @@ PROMPTS = (
 
 
 def offered_prompts(offered: Container[str]) -> list[Prompt]:
-    """The prompts for a client that is offered these tools."""
-    return [prompt for prompt in PROMPTS if prompt.needs in offered]
+    """The prompts for a client that is offered these tools, in words for it."""
+    return [_narrow(prompt, offered) for prompt in PROMPTS if prompt.needs in offered]
+
+
+def _narrow(prompt: Prompt, offered: Container[str]) -> Prompt:
+    composed = {
+        name: (description, compose(sentence, offered).removesuffix("."))
+        for name, (description, sentence) in prompt.arguments.items()
+    }
+    arguments = {name: about for name, about in composed.items() if about[1]}
+    return prompt._replace(text=compose(prompt.text, offered), arguments=arguments)
 
 
 def get_prompt(name: object, arguments: object, offered: Container[str]) -> Object:
@@ -80,10 +89,8 @@ def get_prompt(name: object, arguments: object, offered: Container[str]) -> Obje
     prompt = prompts.get(name) if isinstance(name, str) else None
     if prompt is None:
         raise InvalidArgument(f"There is no such prompt. The prompts are {', '.join(prompts)}.", field="name")
-    sentences = [compose(prompt.text, offered)]
-    for key, value in _check(prompt, arguments).items():
-        sentences.append(f"{compose(prompt.arguments[key][1], None)}: {value}")
-    content = {"type": "text", "text": "\n".join(sentences)}
+    sentences = [f"{prompt.arguments[key][1]}: {value}" for key, value in _check(prompt, arguments).items()]
+    content = {"type": "text", "text": "\n".join([prompt.text, *sentences])}
     return {"description": prompt.description, "messages": [{"role": "user", "content": content}]}
 
 
