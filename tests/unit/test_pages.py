@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from conch.doors.mcp.protocol import encode, result_reply
 from conch.tools.pages import Budget, Counted, Page
 from conch.tools.replies import Object
+from conch.warnings import warning
 
 NOTHING = 2 + 1  # an empty text as JSON, and the comma after it
 
@@ -64,3 +65,12 @@ def test_a_number_that_json_lacks_is_refused_in_a_counted_list_too() -> None:
 
 def filled(objects: list[Object], limit: int = 1_000_000) -> Page:
     return Budget(limit).fill(objects, lambda each: each, lambda _: "")
+
+
+def test_warnings_that_do_not_fit_are_counted() -> None:
+    long = [warning("LONG", "x" * 900) for _ in range(2)]
+
+    first, counted = Budget(4_096).warn(long)
+
+    assert first == long[0]
+    assert (counted["message"], counted["context"]) == ("Warnings that do not fit: 1.", {"count": 1})

@@ -197,7 +197,7 @@ class Budget:
             from conch.warnings import warning  # rarely needed
 
             rest = len(warnings) - page.length
-            page.objects.append(warning("WARNINGS_LEFT_OUT", f"{rest} more warnings do not fit.", count=rest))
+            page.objects.append(warning("WARNINGS_LEFT_OUT", f"Warnings that do not fit: {rest}.", count=rest))
         self.spend(page.objects, "\n".join(page.lines))
         return page.objects
 
