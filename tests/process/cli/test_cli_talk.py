@@ -201,6 +201,21 @@ def test_a_peek_counts_as_nothing(conch: Conch, ada: str) -> None:
     assert peeked.data["cursor"] == 0
 
 
+def test_an_advised_command_names_the_topic_of_this_one(conch: Conch, ada: str) -> None:
+    topic_id = conch("topics", "create", "plans", "--json").data["topic_id"]
+    on_it = ("--topic", "plans")
+
+    asked = conch("ask", "why?", "--wait", "0", *on_it)
+    timed_out = conch("ask", "why?", "--wait", "0.01", *on_it)
+    unknown = conch("answer", "99", "because", *on_it)
+    unaddressed = conch("send", "hello", "--to", "nobody", *on_it)
+
+    assert f"`conch read --topic {topic_id}` shows the answer" in asked.out
+    assert f"`conch read --topic {topic_id}` shows the answer" in timed_out.err
+    assert f"`conch questions --all --topic {topic_id}` lists them" in unknown.err
+    assert f"`conch topics show {topic_id}` lists the names" in unaddressed.out
+
+
 def test_a_peek_at_many_messages_says_how_to_see_the_next(conch: Conch, ada: str) -> None:
     for text in ("one", "two"):
         conch("send", text)

@@ -63,6 +63,11 @@ def read_text(given: str) -> str:
     return text.rstrip("\n")
 
 
+def on_topic(context: Context, command: str, option: str = "--topic ") -> str:
+    """The command, with the topic of this one if that is not the home topic."""
+    return command if context.options.topic is None else f"{command} {option}{context.topic_id}"
+
+
 def find_message(context: Context, topic_id: str, given: str) -> str | None:
     """The id of a message, from its id or its number; None if no message has this number."""
     number = given.removeprefix("#")
@@ -77,7 +82,8 @@ def find_question(context: Context, topic_id: str, given: str) -> str:
     try:
         return context.app.questions.poll(topic_id, find_message(context, topic_id, given) or "").question.question_id
     except QuestionNotFound:
-        message = f"There is no question {given[:80]!r} on this topic; `conch questions --all` lists them."
+        listing = on_topic(context, "conch questions --all")
+        message = f"There is no question {given[:80]!r} on this topic; `{listing}` lists them."
         raise QuestionNotFound(message, field="question") from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conch.bus.drafts import check_outbox
 from conch.doors.cli.context import Context
-from conch.doors.cli.messages import find_message, read_text
+from conch.doors.cli.messages import find_message, on_topic, read_text
 from conch.doors.cli.output import Report
 from conch.errors import InvalidArgument
 from conch.tools import bus_view, fields
@@ -20,7 +20,7 @@ def send(context: Context) -> Report:
     outbox = [_outgoing(context, topic_id)]
     check_arguments("conch send", _OUTBOX, {"outbox": outbox})
     sent = context.app.messages.send(context.join_topic(topic_id), check_outbox(outbox, context.app.settings))
-    warnings = [_warning(each) for each in bus_view.sent_warnings(context.app.peers, topic_id, sent)]
+    warnings = [_warning(context, each) for each in bus_view.sent_warnings(context.app.peers, topic_id, sent)]
     if sent[0].is_repeated and context.app.topics.find(topic_id).status == "closed":  # a new one would be refused
         warnings.append(bus_view.topic_closed())
     message = bus_view.message(sent[0].message)
@@ -45,11 +45,11 @@ def _outgoing(context: Context, topic_id: str) -> Object:
     return item
 
 
-def _warning(warning: Object) -> Object:
+def _warning(context: Context, warning: Object) -> Object:
     """The same warning in the words of the command line."""
     message = warning["message"]
     if warning["code"] == "UNKNOWN_ADDRESSEE":
-        message += " `conch topics show` lists the names."
+        message += f" `{on_topic(context, 'conch topics show', '')}` lists the names."
     elif warning["code"] == "ALREADY_SENT":
         message = f"#{warning['context']['seq']} was already sent with this key, so nothing was sent."
     return {**warning, "message": message}

@@ -21,6 +21,7 @@ from conch.doors.cli.messages import (
     hit_text,
     message_texts,
     moment,
+    on_topic,
     read_text,
     since,
     whole_json,
@@ -173,12 +174,10 @@ def ask(context: Context) -> Report:
     peer = context.join_topic(topic_id)
     data = context.tool("questions.ask", call, topic_id=topic_id, question=text, wait_seconds=0).data
     question = {"topic_id": topic_id, "question_id": data["question_id"]}
+    later = f"`{on_topic(context, 'conch read')}` shows the answer when it comes."
     if context.options.wait == 0:
-        return Report(
-            data, f"Asked{_number(context, data['question_id'])}. `conch read` shows the answer when it comes."
-        )
+        return Report(data, f"Asked{_number(context, data['question_id'])}. {later}")
     interruptions = Interruptions(call)
-    later = "`conch read` shows the answer when it comes."
     try:
         with line:
             _show_waiting(context, peer, line)
@@ -208,7 +207,8 @@ def _answers(context: Context, asked: Asked, number: int) -> Report:
     text = "\n\n".join(map(_answer_text, shown.answers))
     if number == len(asked.answers):
         return Report(data, text)
-    more = f"There are more: {len(asked.answers) - number} answers. `conch read` shows them."
+    left = len(asked.answers) - number
+    more = f"Not shown: {left} answer{'s' * (left != 1)}. `{on_topic(context, 'conch read')}` shows the rest."
     return Report({**data, "has_more": True, "cursor": str(shown.answers[-1].seq)}, f"{text}\n\n{more}")
 
 
