@@ -261,7 +261,7 @@ def test_events_can_be_paged_from_the_oldest(conch: Conch, room: str) -> None:
     first = conch("events", "--after", "0", "--limit", "1")
     rest = conch("events", "--after", "1")
 
-    assert first.out.splitlines()[-1] == "More: `conch events --after 1.0.0`."
+    assert first.out.splitlines()[-1] == "There are more: run the same command with --after 1.0.0."
     assert [line.split("ago)  ")[1] for line in rest.out.splitlines()] == [f"bob·{names(conch)[1]} joined"]
 
 

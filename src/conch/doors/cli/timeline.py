@@ -12,7 +12,7 @@ from conch.clock import to_local
 from conch.doors.cli.context import Context
 from conch.doors.cli.handoffs import MARGIN, handoff_lines, labelled
 from conch.doors.cli.output import Report, abandon_stream, clean, moment_text, write
-from conch.doors.cli.paging import fitting
+from conch.doors.cli.paging import fitting, with_more
 from conch.lean import json
 from conch.notices.timeline import Entry, Page, Place, parse_place, read_timeline
 from conch.rooms.presence import renewal_ms
@@ -95,11 +95,9 @@ def _page_text(page: Page, is_latest: bool) -> str:
         return "No entries yet." if is_latest else "No entries since then."
     width = max(len(moment_text(entry.created_at)) for entry in page.entries)
     lines = [_entry_text(entry, lambda moment: moment_text(moment).ljust(width)) for entry in page.entries]
-    if page.has_more:
-        lines.append(f"More: `conch events --after {page.place}`.")
-    elif is_latest and page.has_older:
-        lines.append(f"These are the latest {len(page.entries)}; `conch events --after 0` starts with the oldest.")
-    return "\n".join(lines)
+    if is_latest and page.has_older:
+        lines.append("There are older ones: with --after 0, the same command starts with the oldest.")
+    return with_more("\n".join(lines), str(page.place) if page.has_more else None)
 
 
 def _entry_text(entry: Entry, tell: Callable[[int], str]) -> str:
