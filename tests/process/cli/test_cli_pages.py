@@ -146,6 +146,15 @@ def test_the_text_of_a_list_is_bounded_and_says_how_to_go_on(full: Any, wanted: 
     assert full(*wanted.words, wanted.option, going_on).out != told.out
 
 
+def test_what_a_glance_leaves_out_is_counted_and_can_be_listed(full: Any) -> None:
+    room = full("status", "--json").data["rooms"][0]
+    (note,) = [line for line in full("status").out.splitlines() if line.startswith("Not shown: ")]
+
+    assert {"members", "reservations", "questions"} <= room["left_out"].keys()
+    assert " questions. " in note
+    assert note.endswith("`conch state`, `conch reservations` and `conch questions` have the rest.")
+
+
 COMMANDS = [("status",), ("join",), ("events",), ("agent", "show", "other-1"), ("reserve", "a")]
 REFUSED = [("reserve", "src"), ("agent", "reserve", "src"), ("unreserve", "src"), ("reorder", "nobody")]
 

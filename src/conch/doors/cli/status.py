@@ -121,14 +121,15 @@ def room_lines(found: Survey, width: int | None) -> list[str]:
         text = f"{found.gone} more {are} {silent}gone and left nothing; `conch state --all` lists them."
         shown += _dim(text, width)
     if found.left_out:
-        shown += _dim(f"{_left_out(found)}. `conch state` and `conch reservations` list them.", width)
+        rest = "`conch state`, `conch reservations` and `conch questions` have the rest."
+        shown += _dim(f"Not shown: {_left_out(found)}. {rest}", width)
     if not found.standings:
         shown.append("Nobody is here.")
     return shown
 
 
 def _left_out(found: Survey) -> str:
-    return "Not shown: " + ", ".join(f"{number} {what}" for what, number in found.left_out.items())
+    return ", ".join(f"{number} {what if number != 1 else what[:-1]}" for what, number in found.left_out.items())
 
 
 def _head(found: Survey, width: int | None) -> str:
