@@ -1,6 +1,7 @@
 """`conch watch`: the room at a glance, live, with the timeline below.
 
-The screen changes when a bell rings. Only the times on it move by themselves, without asking the store.
+The screen changes when a bell rings, when a process ends, and twice a minute. In between, only the times on it move,
+without asking the store.
 """
 
 from __future__ import annotations
@@ -111,7 +112,6 @@ class _Screen:
     @contextmanager
     def resizing(self) -> Iterator[None]:
         """Inside, a new size of the terminal draws everything again."""
-
         before = signal.signal(signal.SIGWINCH, lambda number, frame: self.draw_again())
         try:
             yield
