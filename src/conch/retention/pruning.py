@@ -132,7 +132,7 @@ class Pruning:
             tx.one("first_young", **given),
             tx.one("first_unread", alive_since=self._alive_since, through=last, **given),
         ]
-        if row["status"] == "open":  # nobody can answer on a closed topic
+        if row["status"] == "open":  # on a closed topic, an old question no longer waits
             found.append(tx.one("first_pending", **given))
         place = min([last + 1, *(each["seq"] for each in found if each and each["seq"] is not None)])
         while (split := tx.one("first_split_question", place=place, **given)) and split["seq"] is not None:
