@@ -64,6 +64,16 @@ def test_a_message_to_nobody_or_to_another_is_one_of_the_others(ada: Client, bob
     assert mail(ada) == {"others": 2}
 
 
+@pytest.mark.parametrize("about", ["the build", "v1.2"])
+def test_a_name_in_to_stays_as_it_was_written(ada: Client, bob: Client, about: str) -> None:
+    former = ada.name
+    ada.data("agent_register", name="ada-lovelace")
+
+    (sent,) = bob.send(bob.home, "Hello.", metadata={"to": former, "about": about})
+
+    assert sent["metadata"]["to"] == former
+
+
 @pytest.mark.parametrize("called", ["its agent_id", "its name", "its former name", "its label", "its label in ASCII"])
 def test_a_message_is_to_an_agent_by_any_of_its_names(ada: Client, bob: Client, called: str) -> None:
     former = ada.name

@@ -192,7 +192,7 @@ def _with_names(tx: Transaction, topic_id: str, metadata_json: str | None) -> st
         return metadata_json
     metadata = json.loads(metadata_json)
     to = metadata.get("to")
-    if isinstance(to, str):
+    if isinstance(to, str) and _has_dot(to):
         metadata["to"] = present_name(tx, topic_id, to)
     elif isinstance(to, list):
         metadata["to"] = [present_name(tx, topic_id, each) if _has_dot(each) else each for each in to]
