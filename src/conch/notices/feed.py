@@ -41,7 +41,7 @@ def find_end(store: Store) -> Place:
 def read_news(store: Store, after: Place, mark: Place) -> News | None:
     """What happened after a place. A reader that began at `mark` has reached `after`; at first, the two are equal.
 
-    None if the store has not got that far, because the mark is of another store.
+    None if the store does not reach that far: the place is of another store, or the last rows were deleted.
     """
     with store.read() as tx:
         if any(given > _last(tx, statement) for given, statement in zip(after, _LAST, strict=True)):
