@@ -314,6 +314,25 @@ def test_agents_of_long_ago_that_nothing_refers_to_leave_and_are_forgotten(
     assert world.problems() == []
 
 
+def test_an_agent_that_resumed_one_with_questions_stays_as_long_as_they_do(
+    world: World, agent: Callable[..., Caller]
+) -> None:
+    prior, heir = agent("prior:1"), agent("heir:1")
+    for each in (prior, heir):
+        world.app.membership.join_path(each, str(world.root))
+    peer = world.app.peers.join_as_itself(prior, world.room.topic_id)
+    pending = world.app.questions.ask(peer, "Which one?").question.question_id
+    world.pass_days(2)
+    world.app.adoption.adopt(heir, world.room.room_id, prior.name, ".", confirmed=True)
+    world.pass_days(100)
+
+    assert world.prune().members == 2
+
+    assert "heir:1" in agents_left(world)
+    assert world.app.questions.poll(world.room.topic_id, pending).question.asked_by == prior.name
+    assert world.problems() == []
+
+
 def test_the_record_of_a_wake_goes_and_does_not_keep_its_agent(
     world: World, agent: Callable[..., Caller], tmp_path: Path
 ) -> None:

@@ -48,11 +48,12 @@ class Leavers:
 
     def forget_agents(self) -> int:
         """Forget the agents that nothing refers to, step by step."""
-        self._forget("peers_to_forget", 0, _PEER_ROWS)
         with self._store.read() as tx:
             tx.take_time()
-            kept = _recorded(tx)  # an agent that does anything from now on is seen
-        return self._forget("agents_to_forget", "", _AGENT_ROWS, kept)
+            # An agent that does anything from now on is seen.
+            peers, agents = {row["peer_id"] for row in tx.all("peers_with_questions")}, _recorded(tx)
+        self._forget("peers_to_forget", 0, _PEER_ROWS, peers)
+        return self._forget("agents_to_forget", "", _AGENT_ROWS, agents)
 
     def _members(self, tx: Transaction, room_id: str, after: int = -1, most: int = _STEP) -> tuple[list[Row], int]:
         """The next members that can leave, and the place to go on from."""
@@ -77,7 +78,7 @@ class Leavers:
             count += len(leaving)
         return count
 
-    def _forget(self, found_by: str, after: int | str, statements: tuple[str, ...], kept: Container[str] = ()) -> int:
+    def _forget(self, found_by: str, after: int | str, statements: tuple[str, ...], kept: Container[object]) -> int:
         total = 0
         while True:
             self._between()

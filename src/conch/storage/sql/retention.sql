@@ -194,6 +194,10 @@ WHERE p.peer_id > :after AND a.last_seen_at < :unseen_since AND p.last_claimed_a
   )
 ORDER BY p.peer_id LIMIT :most;
 
+-- name: peers_with_questions
+-- An adoption gives questions and answers to a peer that did not send them.
+SELECT asked_by_id AS peer_id FROM questions UNION SELECT answered_by_id FROM answers;
+
 -- name: agents_to_forget
 SELECT a.agent_id AS id, a.host_id, a.boot_id, a.pid, a.process_started_at FROM agents a
 WHERE a.agent_id > :after AND a.last_seen_at < :unseen_since AND a.created_at < :unseen_since
