@@ -22,9 +22,7 @@ from tests.faults.story import Answer, Teller, judge, unsound
 from tests.progress import Progress
 
 from conch.app import open_app
-from conch.storage.postgres import store
 
-store._ANSWER_SECONDS = 0.5  # a silent server is given up on sooner than usual
 # One write waits for half of this time. PostgreSQL needs longer to notice that a connection with a lock was cut.
 SQLITE = {"CONCH_BUSY_TIMEOUT_MS": "200", "CONCH_SYNCHRONOUS": "full"}
 POSTGRES = {"CONCH_BUSY_TIMEOUT_MS": "1000"}
