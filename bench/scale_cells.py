@@ -51,8 +51,8 @@ class Plan(NamedTuple):
 class Outcome(NamedTuple):
     """`calls` and `turns_per_second` are from a relay in which no agent waits.
 
-    Then all agents wait: `handed` is from the start of a release to the end of the claim in another process. Both
-    are None if every agent is alone in its room.
+    Then all agents wait: `handed` is from the start of a release to the end of the claim in another process. `handed`
+    and `crowd_turns_per_second` are None if every agent is alone in its room.
     """
 
     turns_per_second: float

@@ -46,7 +46,7 @@ ATTEMPTS = 2  # one failure should not cost the results of several minutes
 LABELS = ("what", "engine", "processes", "rooms", "agents", "`conch mcp` processes")
 """The columns that say what a row is about, not what was measured."""
 HEADINGS = ("benchmark", "what", "old", "new", "new costs")
-NEARLY = 1.05  # no more than this counts as the same
+NEARLY = 1.05  # ratios up to this count as the same
 
 Cells = dict[tuple[str, str], list[float]]
 

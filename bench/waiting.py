@@ -43,7 +43,7 @@ def measure(scratch: Scratch, plan: Plan) -> list[Row]:
 
 
 def _poll(poller: Server, room_id: str, seconds: float) -> float:
-    """Let the other side poll for this long; this also times the measurement."""
+    """Let the poller poll for this long. Returns the seconds that the whole measurement took."""
     started = polled_at = time.perf_counter()
     while polled_at - started < seconds:
         polled_at += POLL_SECONDS

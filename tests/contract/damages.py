@@ -282,7 +282,7 @@ LOG = {
     ),
     "an order that leaves one out": Damage(
         "room_events",
-        "does not name every member",
+        "its order does not match the members",
         'UPDATE room_events SET details_json = \'{"order": ["bob:2"], "sequence_index": 0}\''
         " WHERE event_type = 'reorder'",
     ),
@@ -309,7 +309,7 @@ LOG = {
     ),
     "an owner that left": Damage(
         "room_events",
-        "its owner cannot leave",
+        "the owner of the stick cannot leave",
         "UPDATE room_events SET event_type = 'leave', from_agent_id = 'ada:1' WHERE event_type = 'note'",
     ),
     "a note with a handoff": Damage(
@@ -319,7 +319,9 @@ LOG = {
         "room_events", "it has no text", "UPDATE room_events SET details_json = NULL WHERE event_type = 'note'"
     ),
     "a note to an agent": Damage(
-        "room_events", "it is to bob:2", "UPDATE room_events SET to_agent_id = 'bob:2' WHERE event_type = 'note'"
+        "room_events",
+        "it is addressed to bob:2",
+        "UPDATE room_events SET to_agent_id = 'bob:2' WHERE event_type = 'note'",
     ),
     "an event without the name of its agent": Damage(
         "room_events", "do not belong together", "UPDATE room_events SET from_agent = NULL WHERE event_type = 'note'"

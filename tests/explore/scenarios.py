@@ -1,6 +1,6 @@
 """What is explored: which operations, by how many agents.
 
-CI explores `BRIEF`; `make explore` explores `DEEP`, where operations are also suspended between their transactions and
+CI explores `BRIEF`; `make explore` explores `DEEP`, where more operations are suspended between their transactions and
 processes die in the middle of them.
 """
 
@@ -50,7 +50,7 @@ STEPPING_IN = Scenario(
     is_stepwise=False,
 )
 
-# Two domains together: who leaves or loses the stick may hold files, and the other way round.
+# Two domains together: an agent that leaves the room or loses the stick may have reserved files.
 STICK_AND_FILES = Scenario(
     "the stick and reservations",
     2,

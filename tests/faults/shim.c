@@ -1,6 +1,6 @@
 /* Makes one call into the system fail, once. Preloaded into a process; see shim.py.
  *
- * Only calls that concern files below one folder count, and thread starts. `fault_arm` chooses the kind of call, which one of
+ * Only thread starts and calls that concern files below one folder count. `fault_arm` chooses the kind of call, which one of
  * them in order, and the error. `fault_count` says how many of a kind came since then.
  */
 

@@ -1,7 +1,7 @@
 """What two agents do while something fails, and the judgement of what they were answered.
 
-Each step is one tool call. A step that changes something has a query that counts its rows. The judge asks it before and
-after every call, past the fault, and compares the answer with the store.
+Each step is one tool call. A step that adds a row has a query that counts such rows. It is run before and after every
+call, past the fault, and the judge compares the answer with the counts.
 """
 
 from __future__ import annotations

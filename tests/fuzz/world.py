@@ -20,7 +20,8 @@ from conch.app import open_app
 
 Object = dict[str, Any]
 SECONDS = 60
-URGENT = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "high"}  # has no rate
+# Notices of high urgency have no rate limit.
+URGENT = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "high"}
 # A refused call is still a sign of life. A notice is noted as shown after the reply of an earlier call.
 PRESENCE = {"agents": {"last_seen_at"}, "cursors": {"updated_at"}, "protocol_events": {"shown_at"}}
 

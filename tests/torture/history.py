@@ -74,13 +74,13 @@ class Epoch(NamedTuple):
     """When the snapshot was begun: a write whose reply was read before is in it."""
     ended: float = math.inf
     disaster: str = ""
-    """What ended this epoch: `wipe`, `restore`, `delete`, or nothing at the end of the run."""
+    """What ended this epoch: `wipe`, `restore`, `delete`, `overwrite`, or nothing at the end of the run."""
     tables: dict[str, list[Object]] = {}
     """The rows of the snapshot."""
     problems: list[str] = []
     """What `conch db verify` found."""
     kept_until: float = -math.inf
-    """For a restored store: when its backup was finished. Leases granted later are not in it."""
+    """For a store that came back with older rows: it has no lease that was granted after this moment."""
     base: dict[str, list[Object]] = {}
     """For a restored store: the rows of its backup."""
 

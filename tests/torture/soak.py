@@ -3,8 +3,8 @@
 Prints memory, descriptors, threads, write-ahead log and latency of the last minute beside the second one. In a shorter
 run, a sixth of it takes the place of a minute. Exits with 1 if a call was not answered or failed by a defect.
 
-Other work on the machine slows every call. So a small process without conch commits a row at every look, and the last
-rows say how many of such commits a call takes.
+Other work on the machine slows every call. So a small process without conch commits a row at every look, and two rows
+of the table compare a call with such a commit.
 
 With `--verify`, `conch db verify` looks at the store again and again while they work, and must find nothing.
 """

@@ -1,6 +1,7 @@
 """The gate into a room, and the signs of life of its members.
 
-Every change of a room by one of its members goes through `Rooms.change`. `admit` decides who may pass.
+A member changes a room through `Rooms.change`, where `admit` decides who may pass. Only joining again and giving back a
+claim need no admission.
 
 Every call and every wait of a member is a sign of life. Not every call writes it: a sign is renewed once it is older
 than `renewal_ms`. So waiting and watching cost the store almost nothing.
@@ -175,7 +176,7 @@ class Rooms:
     # -- loading
 
     def load(self, tx: Transaction, room_id: str, agent_id: str | None = None) -> Snapshot:
-        """The room, with an agent that the caller will need."""
+        """The room. An agent that will be needed is read together with it."""
         is_ahead = agent_id is not None and tx.ahead("people_of_room", room_id=room_id, agent_id=agent_id)
         return self.snapshot(tx, load_room(tx, room_id), first=agent_id if is_ahead else None)
 

@@ -250,7 +250,7 @@ class Roll:
     ) -> Iterator[Member]:
         """The members after a place and then those up to the place `wrap`, without those marked as gone.
 
-        It leaves out members that were not seen `within` so many microseconds, and with `host_id`, those without a
+        It may leave out members that were not seen `within` so many microseconds, and with `host_id`, those without a
         process on that host.
         """
         if self._present is not None and not self.silent:

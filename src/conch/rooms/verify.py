@@ -68,7 +68,7 @@ def _object_to_kind(replay: Replay, event: Event) -> str | None:
     if kind not in _HANDOFFS and event.handoff is not None:
         return "it has a handoff"
     if kind in (*_OTHERS, "close") and kind not in _WITH_RECIPIENT and event.to_agent_id is not None:
-        return f"it is to {event.to_agent_id}"
+        return f"it is addressed to {event.to_agent_id}"
     if kind in _GRANTS:
         return _object_to_grant(replay, event)
     if kind in _ENDINGS:
@@ -112,7 +112,7 @@ def _object_to_others(replay: Replay, event: Event) -> str | None:
     if agent_id not in members:
         return f"{agent_id} is not a member"
     if event.event_type == "leave":
-        return "its owner cannot leave" if agent_id == room.owner else None
+        return "the owner of the stick cannot leave" if agent_id == room.owner else None
     if event.event_type == "note":
         return None if isinstance(event.details.get("note"), str) else "it has no text"
     if event.event_type == "kick":
@@ -123,7 +123,7 @@ def _object_to_others(replay: Replay, event: Event) -> str | None:
             return f"{event.to_agent_id} is not a member"
         return None if agent_id == room.reserved_for else f"the stick was not reserved for {agent_id}"
     if event.event_type == "reorder":
-        return None if sorted(event.details["order"]) == sorted(members) else "its order does not name every member"
+        return None if sorted(event.details["order"]) == sorted(members) else "its order does not match the members"
     return None
 
 

@@ -153,7 +153,7 @@ def next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
 
 
 def _candidates(snapshot: Snapshot, *passed_over: str | None) -> list[Member]:
-    """The other active members in the order of their turns, up to the first one that is next even if it does not wait.
+    """The other active members in the order of their turns, up to the first that need not wait to get the stick.
 
     They begin after the owner. If the owner is a person, who may have taken the stick by force, the sequence goes on
     where it was before.
