@@ -227,6 +227,10 @@ def test_a_mistyped_command_gets_a_suggestion(conch: Conch) -> None:
     assert "did you mean `conch release`?" in refused.err
 
 
+def test_a_line_without_a_command_is_refused_by_conch_itself(conch: Conch) -> None:
+    assert conch("--nonsense").err.startswith("conch: ")
+
+
 def test_a_working_directory_that_is_gone_is_refused_as_the_path(shell: Callable[[str], Any], tmp_path: Path) -> None:
     harness = shell("claude")
     harness.bash(f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir {tmp_path}/gone")

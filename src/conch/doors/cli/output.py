@@ -137,7 +137,7 @@ def print_report(command: str, report: Report, as_json: bool) -> None:
         text = clean_marked(report.text, clean, sys.stdout)
         write(sys.stdout, text + "\n" if text else "")
     else:
-        prefix = paint(one_line(f"conch {command}:"), "red", sys.stderr)
+        prefix = paint(one_line(f"conch {command}".rstrip() + ":"), "red", sys.stderr)
         write(sys.stderr, f"{prefix} {clean_marked(report.text, clean, sys.stderr)}\n")
 
 
