@@ -245,3 +245,21 @@ def test_mail_counts_as_a_slow_count_does(
         for client in crowd.agents:
             assert told(app, client.agent_id) == Count(app, client.agent_id).all()
     assert differences == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mail_counts_what_is_left_of_a_topic_after_each_part_of_it(
+    enter: Enter, seed: int, differences: list[tuple[Mail, Mail]]
+) -> None:
+    chance, (ada, bob) = random.Random(seed), (enter(f"{name}:1") for name in ("ada", "bob"))
+    for _ in range(30):
+        sender, to = (
+            chance.choice([ada, bob, bob]),
+            chance.choice([[], [ada.name], [ada.name, ada.agent_id], [bob.name]]),
+        )
+        sender.send(ada.home, "text", metadata={"to": to})
+
+    told = [ada.call("sync", topic_id=ada.home, wait_seconds=0, max_items=3).data for _ in range(8)]
+
+    assert differences == []
+    assert told[0]["mail"]["to_you"]["count"] > 1

@@ -77,6 +77,13 @@ class Page(NamedTuple):
         """The page with only its first messages; the others stay unread."""
         return self._replace(received=self.received[:count], has_more=self.has_more or count < len(self.received))
 
+    def sent_by_others(self) -> tuple[tuple[int, str], ...]:
+        """The numbers of the messages that others sent, each with its message_id if it is to the agent that reads."""
+        agent_id = self.peer.agent_id
+        names = {agent_id, *(text for text, each in self.called.items() if each.agent_id == agent_id)}
+        others = (message for message in self.received if message.sender_agent_id != agent_id)
+        return tuple((each.seq, "" if names.isdisjoint(each.addressees) else each.message_id) for each in others)
+
     @property
     def last_seq(self) -> int:
         return self.received[-1].seq if self.received else self.standing.last_seq

@@ -98,13 +98,15 @@ def read_mail(
     ids: tuple[str, ...] = (),
     brought: Collection[tuple[str, int]] = (),
     asked: tuple[str, ...] = (),
+    returned: Collection[tuple[int, str]] = (),
     seen: Answered | None = None,
 ) -> Mail:
     """What waits for an agent, apart from what this reply returns and what earlier replies have returned.
 
     This reply returns the messages of a topic `through` a number, and the questions and notices in `ids`. Earlier
     replies have `brought` single messages, each named by its topic and its number, and the questions in `asked`. A
-    caller that has just `seen` the answer to a `mail_query` of this agent passes it, to save time.
+    caller that has just `seen` the answer to a `mail_query` of this agent passes it, to save time. It also passes the
+    numbers of the messages of others that are `returned` now, each with the message_id if it is to the agent.
     """
     if seen is None and not store.is_server:  # a server is far away, so it is asked only once
         waits = store.glance("mail_waits", agent_id=agent_id, topic_id=topic_id, through=through)
@@ -116,7 +118,8 @@ def read_mail(
         if seen[0] == query or not has_mail(seen):  # nothing waits at all, so nothing besides this reply
             found = _by_kind(seen[1])
         elif seen[0] == mail_query(agent_id, brought=brought, asked=asked):
-            found = _besides(_by_kind(seen[1]), topic_id, through, ids)
+            fresh = [(seq, "" if (topic_id, seq) in brought else to_agent) for seq, to_agent in returned]
+            found = _besides(_by_kind(seen[1]), topic_id, through, ids, fresh)
     if found is None:
         found = _by_kind(store.glance(statement, **given))
     if not found:
@@ -157,17 +160,39 @@ def _by_kind(answer: list[Row]) -> dict[str, list[Row]]:
 
 
 def _besides(
-    found: dict[str, list[Row]], topic_id: str, through: int, ids: tuple[str, ...]
+    found: dict[str, list[Row]], topic_id: str, through: int, ids: tuple[str, ...], returned: list[tuple[int, str]]
 ) -> dict[str, list[Row]] | None:
     """What waits besides what a reply returns. None if that is not known without asking again.
 
-    It is known if no nudge waits, and if the reply returns the last message of its topic and no question that waits.
+    It is known if no nudge waits, if the reply returns no question that waits, and if it is known what is left of its
+    topic.
     """
-    highest = {row["place"]: int(row["id"]) for row in found.get("unread", ())}
-    if highest.get(topic_id, through + 1) > through or "nudge" in found or (ids and "question" in found):
+    here = {kind: [row for row in found.get(kind, ()) if row["place"] == topic_id] for kind in _TALK}
+    if not here["unread"] or "nudge" in found or (ids and "question" in found):
+        return None
+    left = _left(here, through, returned)
+    if left is None:
         return None
     kept = {kind: [row for row in rows if row["place"] != topic_id] for kind, rows in found.items() if kind in _TALK}
-    return {kind: rows for kind, rows in {**found, **kept}.items() if rows}
+    merged = {kind: [*kept.get(kind, rows), *left.get(kind, ())] for kind, rows in found.items()}
+    return {kind: rows for kind, rows in merged.items() if rows}
+
+
+def _left(here: dict[str, list[Row]], through: int, returned: list[tuple[int, str]]) -> dict[str, list[Row]] | None:
+    """What is left of the talk on a topic after a part of it was returned. None if that is not known."""
+    (unread,), to_you = here["unread"], here["to_you"]
+    if int(unread["id"]) <= through:
+        return {}
+    number = sum(int(row["number"]) for row in to_you)
+    if not returned or number >= _MOST or here["shown"]:  # nobody has counted more, or what of it was shown
+        return None
+    new = [to_agent for seq, to_agent in returned if seq > unread["last_seq"]]
+    number -= len([*filter(None, new)])
+    later = [row for row in to_you if row["id"] not in new]  # each row has the newest message to one name
+    return {
+        "unread": [{**unread, "last_seq": through, "number": int(unread["number"]) - len(new)}],
+        "to_you": [{**row, "number": 0 if place else number} for place, row in enumerate(later)],
+    }
 
 
 def _newest(rows: list[Row]) -> Waiting | None:

@@ -182,7 +182,9 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
     text = "\n".join([*received.lines, *sent_lines, end])
     moves = auto_advance and bool(synced.page.received)
     questions = tuple(each.message_id for each in synced.page.received if each.message_type == "question")
-    delivered = Delivered(topic_id, through=synced.page.last_seq, ids=questions) if received.length else Delivered()
+    delivered = Delivered()
+    if received.length:
+        delivered = Delivered(topic_id, synced.page.last_seq, synced.page.sent_by_others(), ids=questions)
 
     def settle() -> None:
         app.messages.settle(synced, auto_advance)

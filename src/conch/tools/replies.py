@@ -187,6 +187,8 @@ class Delivered(NamedTuple):
     topic_id: str = ""
     through: int = 0
     """All messages of the topic up to this one."""
+    returned: tuple[tuple[int, str], ...] = ()
+    """The numbers of those that others sent, each with its message_id if it is to this agent. Empty: not known."""
     seqs: tuple[int, ...] = ()
     """Single messages of the topic."""
     ids: tuple[str, ...] = ()

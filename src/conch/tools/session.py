@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from conch.tools.pages import Budget
     from conch.tools.patience import Patience
 
-_Question = tuple[object, str, str, int, tuple[str, ...], set[tuple[str, int]], tuple[str, ...]]
+_Question = tuple[
+    object, str, str, int, tuple[str, ...], set[tuple[str, int]], tuple[str, ...], tuple[tuple[int, str], ...]
+]
 _MOST_SESSIONS = 100  # of one connection; each is stored
 _MOMENT_SECONDS = 0.05  # how long `ping` waits for the store, which it does not need
 
@@ -332,9 +334,9 @@ class Session:
 
     def _question(self, agent_id: str, delivered: Delivered) -> _Question:
         """What the mail depends on: the version of the store, found before the mail, and what `read_mail` is given."""
-        topic_id, through, _, ids = delivered
         brought, asked = self.brought.messages(delivered), self.brought.questions()
-        return self.app.store.version(), agent_id, topic_id, through, ids, brought, asked
+        topic_id, through, returned, _, ids = delivered
+        return self.app.store.version(), agent_id, topic_id, through, ids, brought, asked, returned
 
     @property
     def has_called(self) -> bool:

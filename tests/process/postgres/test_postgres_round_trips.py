@@ -147,6 +147,21 @@ def test_a_sync_that_receives_all_that_waits(app: App, flights: Flights, ada: Ca
     assert len([words for flight in found for words in flight if "AS reservations" in words]) == 1, "mail, once"
 
 
+def test_a_sync_that_receives_a_part_of_what_waits(app: App, flights: Flights, ada: Caller, bob: Caller) -> None:
+    bob.sync()
+    for text in ("one", "two", "three"):
+        ada.sync(text)
+    receive: Callable[[], Object] = lambda: bob.call(  # noqa: E731
+        "sync", topic_id=bob.joined["topic_id"], wait_seconds=0, max_items=1
+    )
+    receive()
+
+    found = flights.during(receive)
+
+    require(found, 2)
+    assert len([words for flight in found for words in flight if "AS reservations" in words]) == 1, "mail, once"
+
+
 def test_a_claim_a_heartbeat_and_a_release(counting: Counting, ada: Caller, bob: Caller) -> None:
     for caller in (ada, bob):
         caller.claim()
