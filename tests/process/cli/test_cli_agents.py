@@ -624,6 +624,18 @@ def test_following_ends_with_the_room(conch: Conch, names: dict[str, str], start
     ]
 
 
+def test_following_prints_one_entry_per_line_and_nothing_else(conch: Conch, names: dict[str, str], start: Any) -> None:
+    follower = start("events", "--follow", "--json")
+    assert json.loads(follower.stdout.readline())["event_type"] == "join"
+
+    conch("send", "hello", "--to", "ada:1", agent="bob:2")  # mail for the agent that follows
+    conch("close", "--yes")
+
+    out, _ = follower.communicate(timeout=30)
+    assert follower.returncode == 0
+    assert [json.loads(line)["event_type"] for line in out.splitlines()] == ["join", "message", "claim", "close"]
+
+
 def test_an_unprintable_name_is_an_unknown_agent(conch: Conch) -> None:
     conch("join")
 

@@ -11,7 +11,7 @@ from conch.calls import Call
 from conch.clock import to_local
 from conch.doors.cli.context import Context
 from conch.doors.cli.handoffs import MARGIN, handoff_lines, labelled
-from conch.doors.cli.output import Report, abandon_stream, clean, moment_text, write
+from conch.doors.cli.output import Report, clean, give_up, moment_text, write
 from conch.doors.cli.paging import fitting, with_more
 from conch.lean import json
 from conch.notices.timeline import Entry, Page, Place, parse_place, read_timeline
@@ -79,9 +79,9 @@ def _follow(context: Context, page: Page, read: Callable[[Place], Page], channel
     try:
         _print(page, context.options.json)
         wait_for(context.app.bell, channels, look, FOREVER, call, renewal=renewal_ms(context.app.settings) / 1_000)
-    except BrokenPipeError:
-        abandon_stream(sys.stdout)
-    return Report({"cursor": str(page.place)}, "")
+    except OSError as problem:
+        return Report(None, "", status=give_up(problem), is_printed=True)
+    return Report(None, "", is_printed=True)
 
 
 def _print(page: Page, as_json: bool) -> None:
