@@ -147,6 +147,14 @@ def test_a_person_passes_on_ends_a_reservation_nudges_and_ends_a_membership(term
 
 
 @pytest.mark.usefixtures("held")
+def test_a_person_learns_which_reservations_have_ended_before_one_is_refused(terminal: Terminal) -> None:
+    refused = run(terminal(), "unreserve", "--of", "ada:1", "src", "docs", "--reason", "lunch")["error"]
+
+    assert refused["code"] == "RESERVATION_NOT_FOUND"
+    assert "Ended before this: src." in refused["message"]
+
+
+@pytest.mark.usefixtures("held")
 def test_a_person_redacts_a_message_and_a_secret_that_others_repeat(terminal: Terminal, conch: Conch) -> None:
     conch("send", "the password is hunter2-horse")
     conch("send", "thanks for hunter2-horse", agent="bob:2")

@@ -16,13 +16,16 @@ from conch.doors.cli.handoffs import labelled, last_handoff_text, read_handoff
 from conch.doors.cli.messages import find_message
 from conch.doors.cli.output import Report
 from conch.doors.cli.scopes import from_here, release_all
-from conch.errors import InvalidArgument, PersonRequired
-from conch.lean import Any
+from conch.errors import ConchError, InvalidArgument, PersonRequired, some_of
+from conch.lean import TYPE_CHECKING, Any
 from conch.overseeing.steering import Steering
 from conch.tools import scopes_view, turns_view
 from conch.tools.replies import Delivery, known
 from conch.tools.text import one_line
 from conch.turns.waiting import Takeover
+
+if TYPE_CHECKING:
+    from conch.scopes.overlaps import Reservation
 
 _STILL_READ = (
     "Another process is reading the store, so the file beside it (-wal) may still have the text. Run the same command "
@@ -131,8 +134,14 @@ def unreserve(context: Context) -> Report:
     person, reason, options = _person(context), _reason(context), context.options
     agent_id = _find(context, options.of, "agent")
     scopes = [str(from_here(context, scope)) for scope in options.scope]
-    steering = Steering(context.app)
-    ended = [steering.unreserve(person, context.room_id, agent_id, scope, reason) for scope in scopes]
+    ended: list[Reservation] = []
+    try:
+        for scope in scopes:
+            ended.append(Steering(context.app).unreserve(person, context.room_id, agent_id, scope, reason))
+    except ConchError as refusal:
+        if ended:
+            refusal.add_cause(f"Ended before this: {some_of([each.spelled for each in ended])}.")
+        raise
     lines = [f"You ended the reservation of {one_line(each.spelled)} by {each.label}." for each in ended]
     return Report({"reservations": [scopes_view.reservation(each) for each in ended]}, "\n".join(lines))
 
