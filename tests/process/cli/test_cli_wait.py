@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,14 @@ def held(conch: Conch) -> None:
     conch("join")
     conch("join", agent="bob:2")
     conch("wait")
+
+
+def test_a_listener_waits_for_a_part_of_a_second_too(conch: Conch) -> None:
+    conch("join")
+    began = time.monotonic()
+
+    assert conch("listen", "--timeout", "0.5").status == 3
+    assert time.monotonic() - began >= 0.5
 
 
 @pytest.mark.usefixtures("held")

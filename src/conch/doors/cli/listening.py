@@ -18,7 +18,7 @@ from conch.tools.scopes_view import event_text
 def listen(context: Context) -> Report:
     """Wait for a turn, a takeover or news. What is printed counts as shown."""
     call, timeout = Call(), context.options.timeout
-    given: Object = {} if timeout is None else {"wait_seconds": int(timeout)}
+    given: Object = {} if timeout is None else {"wait_seconds": int(timeout + 0.999)}
     interruptions = Interruptions(call)
     reply = interruptions.wait(lambda: context.tool("listening.listen", call, **given))
     if reply is None:
