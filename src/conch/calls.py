@@ -70,7 +70,7 @@ def _retry(request: Callable[[], Answer]) -> Answer:
 class Call:
     """Shared by the thread that runs a request and the thread that receives its cancellation."""
 
-    __slots__ = ("_cancelled", "_lock", "_renew", "_report", "_wake", "report_every", "undo")
+    __slots__ = ("_cancelled", "_lock", "_renew", "_report", "_wake", "reply", "report_every", "undo")
 
     def __init__(self, report: Callable[[str], None] | None = None, every: float = _REPORT_EVERY_SECONDS) -> None:
         """During a wait, `report` is called with a progress text once per `every` seconds."""
@@ -80,6 +80,8 @@ class Call:
         self._report = report
         self.report_every = float("inf") if report is None else every
         self._renew: Callable[[], None] | None = None
+        self.reply = object()
+        """Stands for its reply, and keeps nothing of the call alive."""
         self.undo: Callable[[], object] | None = None
         """Takes back what a failed call may still have granted, if its commit is in doubt."""
 

@@ -26,14 +26,9 @@ def granting(session: Session, room: Room, claim: Claim | None) -> Delivery:
     if claim is None:
         return QueuedDelivery(session.replies, room.room_id, sent=receive)
 
-    reply = object()
-    claim.told.add(reply)
-
     def take_back() -> None:
-        claim.told.discard(reply)
         was_known = session.own.lose_turn(room)
-        is_kept = claim.told or not give_back(caller, claim)  # another reply tells of it, or the turn was used since
-        if is_kept and was_known:
+        if not give_back(caller, claim) and was_known:
             receive()
 
     return QueuedDelivery(session.replies, room.room_id, sent=receive, not_sent=take_back, retracted=take_back)

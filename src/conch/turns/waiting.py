@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from conch.agents.people import Person
 
 _MOST_LATEST = 256
+_MOST_TOLD = 1_000  # more than one connection can have in flight
+_MOST_ENDS = 8
 LOOKS_PER_SECOND = 200  # of all waiting agents of a room together, after the bell has rung
 
 
@@ -51,8 +53,28 @@ class Claim(NamedTuple):
     claimed_at: int
     handoff_event_seq: int | None
     """The handoff that the new owner goes on from."""
+    reply: object
+    """Stands for the reply that tells the agent of it."""
     told: set[object]
-    """The replies that tell the agent of it. While one of them may arrive, it is not given back."""
+    """All replies that tell the agent of it. While one of them may arrive, it is not given back."""
+    ends: list[int]
+    """When the lease would end: as granted, and as later waits renewed it. Another end shows that the agent knows."""
+
+    def has_lease_of(self, room: Room) -> bool:
+        """Whether nothing but waits has used the lease since."""
+        return room.lease_id == self.room.lease_id and room.lease_expires_at in self.ends
+
+    def told_again(self, reply: object, room: Room) -> Claim:
+        """The same claim for the reply of another wait, which has renewed the lease in this room.
+
+        The renewal may not be stored in the end, so the ends before it still count.
+        """
+        assert room.lease_expires_at is not None
+        self.ends.append(room.lease_expires_at)
+        del self.ends[:-_MOST_ENDS]
+        if len(self.told) < _MOST_TOLD:
+            self.told.add(reply)
+        return self._replace(reply=reply)
 
 
 class Wait(NamedTuple):
@@ -69,6 +91,11 @@ class Wait(NamedTuple):
     """None if this wait claimed nothing."""
 
 
+def _new_claim(room: Room, snapshot: Snapshot, received: int | None, reply: object) -> Claim:
+    assert room.lease_expires_at is not None
+    return Claim(room, snapshot.room, snapshot.now, received, reply, {reply}, [room.lease_expires_at])
+
+
 class _Attempts:
     """The claims that one call has made or tried to make. A commit in doubt may have stored any of them."""
 
@@ -81,14 +108,12 @@ class _Attempts:
         return claim
 
     def find(self, room: Room) -> Claim | None:
-        """The claim that this lease is from, with its renewed lease."""
-        mine = [claim for claim in self.claims if claim.room.lease_id == room.lease_id]
-        return mine[0]._replace(room=room) if mine else None
+        """The claim that this lease is from."""
+        return next((claim for claim in self.claims if claim.has_lease_of(room)), None)
 
     def __call__(self) -> None:
         for claim in self.claims:
-            if not claim.told:
-                self._undo(claim)
+            self._undo(claim)
 
 
 class Takeover(NamedTuple):
@@ -162,9 +187,9 @@ class Claims:
 
         def look(pause: Pause) -> Wait | None:
             if pause.called:  # the stick was offered to this caller: claim it without reading first
-                found = self._settle(caller, room_id, call, has_waited=True)
+                found = self._settle(caller, room_id, call)
             else:
-                found = self._look(caller, room_id, cursor, call, again=not pause.is_last, has_waited=True)
+                found = self._look(caller, room_id, cursor, call, again=not pause.is_last)
             if _is_settled(found, cursor) or pause.is_last:
                 return found
             self._prepare(pause, found.snapshot, crowd)
@@ -235,16 +260,7 @@ class Claims:
             patience = min(patience, (lapse - snapshot.now) / SECOND + 0.001)  # wake just after the lapse
         return patience
 
-    def _look(
-        self,
-        caller: Caller,
-        room_id: str,
-        cursor: int | None,
-        call: Call,
-        *,
-        again: bool = False,
-        has_waited: bool = False,
-    ) -> Wait:
+    def _look(self, caller: Caller, room_id: str, cursor: int | None, call: Call, *, again: bool = False) -> Wait:
         """Look at the room once, and claim the stick if the caller may. Only a change opens a write transaction.
 
         Most looks are made `again` by a waiter that goes on waiting. They read only the two members that it needs.
@@ -260,13 +276,13 @@ class Claims:
                 found = None
             elif _is_settled(found, cursor) or not again:
                 snapshot.look_around()
-        return found or self._settle(caller, room_id, call, has_waited)
+        return found or self._settle(caller, room_id, call)
 
-    def _settle(self, caller: Caller, room_id: str, call: Call, has_waited: bool = False) -> Wait:
+    def _settle(self, caller: Caller, room_id: str, call: Call) -> Wait:
         """Look again inside a write transaction. Claim the stick, or renew the lease if the caller already has it.
 
-        Another wait of the same agent may have claimed it while this one waited. Then the lease is not renewed, because
-        nothing shows yet that the agent knows of the claim.
+        Another wait of the same agent may have claimed it. Asking again does not show that the agent knows of the
+        claim, so this reply is then another one that tells of it.
         """
         with self._rooms.change(caller, room_id, even_closed=True, ahead=_expect_grant) as (tx, snapshot):
             found = self._judge(tx, snapshot, caller)
@@ -275,14 +291,12 @@ class Claims:
                 snapshot.look_around()
                 return found
             call.undo = attempts = _Attempts(partial(self.give_back, caller), call.undo)
-            if found.reason == "already_owner" and has_waited and (claim := self._made_meanwhile(snapshot.room)):
-                return found._replace(claim=claim)
             if found.reason == "already_owner":
-                renewed = renew(tx, snapshot)
-                claim = attempts.find(renewed.room)  # this call has claimed it before, and could not know that
-                found = found._replace(snapshot=renewed, claim=claim)
+                # This call may have claimed it before, and could not know that.
+                claim, renewed = attempts.find(snapshot.room) or self._find_made(snapshot.room), renew(tx, snapshot)
+                found = found._replace(snapshot=renewed, claim=claim and claim.told_again(call.reply, renewed.room))
             else:
-                found = self._claim(tx, found, caller)
+                found = self._claim(tx, found, caller, call)
             if found.claim is not None:
                 attempts.note(found.claim)
             return found
@@ -305,12 +319,12 @@ class Claims:
             return Wait("takeover_available", snapshot, snapshot.takeover_reason)
         return Wait("not_yet", snapshot)
 
-    def _claim(self, tx: Transaction, found: Wait, caller: Caller) -> Wait:
+    def _claim(self, tx: Transaction, found: Wait, caller: Caller, call: Call) -> Wait:
         snapshot = found.snapshot
         received = snapshot.room.pending_handoff_event_seq
         details = {"handoff_event_seq": received}
         claimed = _grant(tx, snapshot, "claim", found.from_agent_id, caller.agent_id, found.reason, details)
-        claim = self._note(Claim(claimed, snapshot.room, snapshot.now, received, set()))
+        claim = self._note(_new_claim(claimed, snapshot, received, call.reply))
         return found._replace(snapshot=snapshot.with_room(claimed), claim=claim)
 
     def _note(self, claim: Claim) -> Claim:
@@ -321,20 +335,21 @@ class Claims:
                 del self._latest[next(iter(self._latest))]  # the oldest: a dict keeps its order
         return claim
 
-    def _made_meanwhile(self, room: Room) -> Claim | None:
-        """The claim that this room's lease is from, if this process made it and the lease was not renewed since."""
+    def _find_made(self, room: Room) -> Claim | None:
+        """The claim that this room's lease is from, if this process made it and only waits have used it since."""
         claim = self._latest.get(room.room_id)
-        lease = (room.lease_id, room.lease_expires_at)
-        return claim if claim and lease == (claim.room.lease_id, claim.room.lease_expires_at) else None
+        return claim if claim and claim.has_lease_of(room) else None
 
     def give_back(self, caller: Caller, claim: Claim) -> bool:
         """Undo a claim or a takeover whose reply did not reach the caller. Returns whether it was undone.
 
+        It is kept if another reply may still tell the caller of it.
         The stick is offered again as before. It becomes free if it was taken from an owner, because that owner's lease
         must not come back to life. It also becomes free if the agent that it was offered to has left or is gone. The
         next owner gets the handoff that this owner had.
         """
-        return self._store.briefly(partial(self._give_back, caller, claim))
+        claim.told.discard(claim.reply)
+        return not claim.told and self._store.briefly(partial(self._give_back, caller, claim))
 
     def _give_back(self, caller: Caller, claim: Claim) -> bool:
         before, claimed = claim.before, claim.room
@@ -342,8 +357,7 @@ class Claims:
             expect_event(tx)
             snapshot = self._rooms.load(tx, claimed.room_id)
             room = snapshot.room
-            # If the lease was renewed since, its owner learned of the claim some other way, and keeps it.
-            if (room.lease_id, room.lease_expires_at) != (claimed.lease_id, claimed.lease_expires_at):
+            if not claim.has_lease_of(room):  # its owner learned of the claim some other way, and keeps it
                 return False
             offered_to = snapshot.find(before.reserved_for)
             to = None if offered_to is None or snapshot.is_gone(offered_to) else offered_to.agent_id
@@ -415,7 +429,7 @@ def _take(tx: Transaction, snapshot: Snapshot, caller: Caller, reason: str, deta
         details["sequence_index"] = revoked.ordinal
     notes = latest_notes(tx, room_id, since)
     taken = _grant(tx, snapshot, "takeover", snapshot.expected, caller.agent_id, reason, details)
-    claim = Claim(taken, snapshot.room, snapshot.now, since or None, set())
+    claim = _new_claim(taken, snapshot, since or None, object())
     return Takeover(claim, snapshot.expected, snapshot.who(snapshot.expected), handoff, notes)
 
 

@@ -182,6 +182,24 @@ def test_no_other_wait_of_a_client_that_does_not_read_claims_the_stick_again(sta
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of its output was read")
+def test_a_client_that_does_not_read_cannot_keep_its_claim_by_asking_again(start, ada, bob, until):
+    deaf = start(SERVER, "codex:deaf", reading=False)
+    deaf.request("initialize", {"protocolVersion": "2025-11-25"})
+    deaf.start_call("join_path", context_path=str(Path(ada.errors).parent))
+    until(lambda: len(state(bob, ada.room_id)["members"]) == 3)
+    deaf.start_call("wait_for_turn", room_id=ada.room_id)
+    owner_becomes(until, bob, ada.room_id, "codex:deaf")
+    began = time.monotonic()
+
+    time.sleep(3)
+    for _ in range(2):
+        deaf.start_call("wait_for_turn", room_id=ada.room_id)
+    owner_becomes(until, bob, ada.room_id, None)
+
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of its output was read")
 def test_a_claim_that_is_unread_when_its_client_closes_the_connection_is_given_back(start, bob, ada, until):
     hung = start(SERVER, "codex:hung", reading=False)
     hung.request("initialize", {"protocolVersion": "2025-11-25"})

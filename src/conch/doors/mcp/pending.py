@@ -214,13 +214,16 @@ class PendingCalls:
             return any(each.end > read_through and not each.is_over for each in self._unread)
 
     def _pop_unread(self, read_through: int, before: float) -> list[_Answered]:
-        """Forget the replies that were read. Returns those that have waited since `before`, and forgets them too."""
-        late = []
+        """Forget the replies that were read. Returns those that have waited since `before`, and forgets them too.
+
+        A client that leaves a reply unread cannot read the replies after it either, so these are then late as well.
+        """
+        late: list[_Answered] = []
         with self._lock:
             waiting = [each for each in self._unread if each.end > read_through and not each.is_over]
             self._unread.clear()
             for answered in waiting:
-                if answered.since > before:
+                if answered.since > before and not late:
                     self._unread.append(answered)
                 else:
                     late.append(answered)
