@@ -18,8 +18,6 @@ from scale_stores import Engine
 HEAD_START_SECONDS = 0.2
 CLOSE_SECONDS = 5.0
 SAMPLE_SECONDS = 0.05
-SETTLE_SECONDS = 0.01
-"""The pause between two handovers, so that the agent that released the stick waits again."""
 
 Place = tuple[str, str]
 
@@ -218,7 +216,7 @@ class _Cell:
             reports = self._workers.order("handed", {self._roster.worker_of[recipient]: {"agent_id": recipient}})
             handed.append(reports[0]["seconds"])
             owners.append(recipient)
-            time.sleep(SETTLE_SECONDS)
+            self._workers.order("settle", {self._roster.worker_of[owner]: {"agent_id": owner}})
         return handed
 
     def _take_turns(self, seconds: float) -> list[Object]:

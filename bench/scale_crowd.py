@@ -55,7 +55,14 @@ class Crowd:
 
     def let_go(self, agent_id: str) -> None:
         """Let the holder release the stick once."""
-        self._seats[agent_id].gate.set()
+        seat = self._seats[agent_id]
+        seat.settled.clear()
+        seat.gate.set()
+
+    def settle(self, agent_id: str) -> None:
+        """Returns once this agent, which has let go, waits again."""
+        if not self._seats[agent_id].settled.wait(PATIENCE_SECONDS):
+            raise TimeoutError(f"{agent_id} does not wait after {PATIENCE_SECONDS:.0f} s")
 
     def handed(self, agent_id: str) -> float:
         """Wait until this agent has the stick; returns how long the handover took."""

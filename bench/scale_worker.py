@@ -78,6 +78,10 @@ class Worker:
         self._crowd.let_go(agent_id)
         return {}
 
+    def settle(self, agent_id: str) -> Report:
+        self._crowd.settle(agent_id)
+        return {}
+
     def handed(self, agent_id: str) -> Report:
         return {"seconds": self._crowd.handed(agent_id)}
 
