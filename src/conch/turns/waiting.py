@@ -233,7 +233,7 @@ class Claims:
             if found.status == "takeover_available":
                 return found
         if found.status == "your_turn" and _is_offered(found, caller):
-            found = self._settle(caller, room_id, call, has_waited=True)
+            found = self._settle(caller, room_id, call)
             return found if found.claim is not None else None
         expected = snapshot.find(snapshot.expected)
         if expected and expected.agent_id != caller.agent_id:
