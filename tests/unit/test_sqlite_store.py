@@ -147,6 +147,21 @@ def test_a_transaction_that_reads_one_of_many_rows_leaves_no_read_open(open_stor
     assert open_store(busy_timeout_ms=50).tidy(compact=False), "the checkpoint waits for a reader"
 
 
+def test_a_connection_that_failed_is_closed_even_while_its_error_is_kept(open_store: Open, path: str) -> None:
+    store = open_store(busy_timeout_ms=50)
+    use(store)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreBusy) as kept:
+        use(store)
+
+    other.close()
+    store.close()
+
+    assert kept.value.__traceback__ is not None
+    assert not os.path.exists(f"{path}-wal"), "SQLite keeps it until the last connection is closed"
+
+
 # -- schema
 
 
