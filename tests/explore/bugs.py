@@ -48,7 +48,7 @@ def claim_after_a_stale_look(patch: Patch) -> None:
     def settle(self: Any, caller: Any, room_id: str, *_: Any) -> Any:
         with self._store.write(room_id) as tx:
             found = looks.pop(caller.agent_id, None) or real(self, tx, self._rooms.load(tx, room_id), caller)
-            return self._claim(tx, found, caller) if found.status == "your_turn" and not found.claim else found
+            return self._claim(tx, found, caller, call) if found.status == "your_turn" and not found.claim else found
 
     def judge(self: Any, tx: Any, snapshot: Any, caller: Any) -> Any:
         looks[caller.agent_id] = found = real(self, tx, snapshot, caller)
