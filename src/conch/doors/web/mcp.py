@@ -175,14 +175,15 @@ class McpDoor:
         A client that has sent another request on the same connection has read the reply.
         """
         assert self._stopped is not None
-        deadline, has_looked, is_unread = anyio.current_time() + _PATIENCE_SECONDS, False, True
-        while is_unread and not self._stopped.is_set() and anyio.current_time() < deadline:
+        deadline, is_unread = anyio.current_time() + _PATIENCE_SECONDS, False
+        while True:
             with anyio.move_on_after(_LOOK_SECONDS):
                 await caller.reset.wait()
             if caller.reset.is_set():  # the system no longer knows what was unread, but the last look does
-                is_unread = has_looked
                 break
-            is_unread, has_looked = unread_bytes(caller.client, caller.server) >= caller.size, True
+            is_unread = unread_bytes(caller.client, caller.server) >= caller.size
+            if not is_unread or self._stopped.is_set() or anyio.current_time() >= deadline:
+                break
         is_newest = self._newest.get(caller.client) is caller
         self._forget(caller)
         if is_newest and is_unread:
