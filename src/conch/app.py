@@ -142,6 +142,7 @@ class App:
         """Import every domain and read every statement now. A process that has no descriptor left can do neither."""
         from conch.agents import override, petnames  # noqa: F401
         from conch.bells import ears  # noqa: F401
+        from conch.letters import invisible  # noqa: F401
 
         for name, value in vars(App).items():
             if isinstance(value, cached_property):

@@ -6,8 +6,6 @@ Such text cannot start a line that looks like ours, reverse a line, hide charact
 
 from __future__ import annotations
 
-from conch.letters.invisible import is_invisible
-
 MARGIN = "  "
 # C0 and C1 start escape sequences. A tab is harmless, and the newlines are only those that join our own lines.
 _CONTROLS = (range(0x09), range(0x0B, 0x20), range(0x7F, 0xA0))
@@ -30,6 +28,8 @@ class _Escapes(dict[int, str | int]):
 
 
 def _is_shown(code: int) -> bool:
+    from conch.letters.invisible import is_invisible  # only a text with other letters than Latin-1 needs it
+
     if any(code in codes for codes in _NEEDED):
         return True
     return not is_invisible(code) and not any(code in codes for codes in _CONTROLS + _SEPARATORS)

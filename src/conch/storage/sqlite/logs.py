@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 
 from conch.lean import NamedTuple, Protocol
 from conch.storage.sqlite import DRIVER_ERRORS, sqlite3
 from conch.storage.sqlite.headers import Header, is_ahead
 from conch.storage.sqlite.queue import Queue
-from conch.storage.sqlite.scratch import scratch_folder
 
 _HOW = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _FIRST_PAGE_BYTES = 65_536  # SQLite has no larger pages
@@ -113,7 +112,7 @@ class Log:
         """The mark that SQLite reads after it has recovered `-wal`. None if `-wal` changes, or cannot be copied."""
         before = self.changed_at()
         try:
-            with scratch_folder(self.path) as folder:
+            with _scratch_folder(self.path) as folder:
                 copy = os.path.join(folder, "copy")
                 self._store.copy(copy, _FIRST_PAGE_BYTES)  # which has the mark, if `-wal` does not
                 os.truncate(copy, _fstat(self._store.descriptor).st_size)
@@ -126,7 +125,7 @@ class Log:
     @contextmanager
     def recovered(self) -> Iterator[Recovered | None]:
         """A copy of all that SQLite can read in the store's file and `-wal`, beside the store. None if they change."""
-        with scratch_folder(self.path) as folder:
+        with _scratch_folder(self.path) as folder:
             before, in_file, path = self.changed_at(), self._store.mark() or 0, os.path.join(folder, "copy")
             self._store.copy(path)
             self._copy_wal(path)
@@ -154,6 +153,12 @@ class Recovered(NamedTuple):
     is_empty: bool = False
     """Whether there is not even a table: everything was in `-wal`."""
     is_damaged: bool = False
+
+
+def _scratch_folder(path: str) -> AbstractContextManager[str]:
+    from conch.storage.sqlite.scratch import scratch_folder  # only a damaged `-wal` needs it
+
+    return scratch_folder(path)
 
 
 def _look_into(path: str, in_file: int) -> Recovered:

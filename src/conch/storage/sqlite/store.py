@@ -365,6 +365,8 @@ class SqliteStore:
         return self.path
 
     def load(self) -> None:
+        from conch.storage.sqlite import scratch  # noqa: F401
+
         self._statements.load()
 
     def close(self) -> None:
