@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from conch.lean import signal
+
 REFUSED = 1
 USAGE = 2
 _NOT_YET = 3
@@ -12,6 +14,14 @@ _NO_STORE = 4
 INTERRUPTED = 130
 
 _NOT_YET_CODES = ("not_yet", "timeout", "takeover_available")
+
+
+class Interrupted(BaseException):
+    """A signal came while a command wrote its answer."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.strsignal(number))
+        self.number = number
 
 
 def status_of(code: str) -> int:

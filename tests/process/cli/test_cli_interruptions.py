@@ -8,7 +8,8 @@ import sys
 PREAMBLE = """
 import os, signal, threading, time
 from conch.calls import Call
-from conch.doors.cli.interruptions import Interrupted, Interruptions
+from conch.doors.cli.interruptions import Interruptions
+from conch.doors.exits import Interrupted
 
 call, woken = Call(), threading.Event()
 call.wake_with(woken.set)

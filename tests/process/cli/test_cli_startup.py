@@ -28,7 +28,7 @@ ROOM = {
     *("app", "bells", "bells.base", "bells.file"),
     *("calls", "clock", "config", "doors", "doors.cli", "doors.cli.catalogue", "doors.cli.command"),
     "doors.cli.catalogue.options",
-    *("doors.cli.context", "doors.cli.interruptions", "doors.cli.output", "doors.cli.parser"),
+    *("doors.cli.context", "doors.cli.output", "doors.cli.parser"),
     *("doors.cli.run", "doors.cli.terminal", "doors.exits"),
     *("errors", "host", "host.linux", "host.marks", "host.processes"),
     *("host.workspaces", "ids", "lean"),

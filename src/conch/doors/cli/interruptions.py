@@ -15,18 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from conch.calls import Call, retry_interrupted
-from conch.doors.exits import status_after
+from conch.doors.exits import Interrupted, status_after
 from conch.errors import Cancelled, ConchError, StoreInterrupted, StoreUnavailable
 from conch.lean import signal, threading
 from conch.tools.replies import Reply
 
 _NUDGE_SECONDS = 0.02
-
-
-class Interrupted(BaseException):
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.strsignal(number))
-        self.number = number
 
 
 class Interruptions:

@@ -12,10 +12,9 @@ from conch.app import App, open_app
 from conch.calls import retry_interrupted
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
 from conch.doors.cli.context import Context, open_named
-from conch.doors.cli.interruptions import Interrupted
 from conch.doors.cli.output import Report, abandon_stream, failure, give_up, prepare_streams, print_report, warn
 from conch.doors.cli.parser import Words, parse_options, split_words
-from conch.doors.exits import USAGE, status_after
+from conch.doors.exits import USAGE, Interrupted, status_after
 from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, StoreError, find_lack
 from conch.lean import Any, import_module
 
