@@ -291,6 +291,13 @@ def present_name(tx: Transaction, topic_id: str, agent_name: str) -> str:
     return agent_name if row is None else str(row["name"])
 
 
+def expect_name(tx: Transaction, topic_id: str, agent_name: str) -> None:
+    """Fetch ahead what `present_name` will ask."""
+    typed = read_label(agent_name)
+    for each in (agent_name, *([] if typed is None else [typed.name])):
+        tx.ahead("peer_named", topic_id=topic_id, agent_name=each)
+
+
 def present_name_in_room(tx: Transaction, room_id: str, agent_name: str) -> str:
     """The same on the home topic of a room."""
     row, _ = _find_peer(tx, "peer_named_in_room", agent_name, room_id=room_id)

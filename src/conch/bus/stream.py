@@ -8,7 +8,7 @@ from conch.agents.records import DOT, PLAIN_DOT, label
 from conch.bells.base import Bell, topic_channel
 from conch.bells.waits import Found, Pause, wait_for
 from conch.bus.drafts import Draft
-from conch.bus.peers import Called, Peer, find_called, present_name
+from conch.bus.peers import Called, Peer, expect_name, find_called, present_name
 from conch.calls import Call
 from conch.config import Settings
 from conch.errors import InvalidArgument
@@ -65,6 +65,9 @@ class Obstacle(NamedTuple):
     reason: str
 
 
+_ALREADY_ANSWERED = Obstacle("FORBIDDEN_ALREADY_ANSWERED", "you have already answered the question")
+
+
 class Sent(NamedTuple):
     message: Message
     is_repeated: bool
@@ -84,6 +87,8 @@ def expect_messages(tx: Transaction, peer_id: int | None, topic_id: str, outbox:
             if draft.message_type == "answer":
                 tx.ahead("find_question", question_id=draft.reply_to)
                 tx.ahead("find_answer", question_id=draft.reply_to, peer_id=peer_id)
+    for typed in _labels(outbox):
+        expect_name(tx, topic_id, typed)
 
 
 def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft], highest_seq: int | None = None) -> list[Sent]:
@@ -95,8 +100,12 @@ def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft], highest_se
     fresh = [draft for place, draft in enumerate(outbox) if place not in repeated]
     made: list[Sent] = []
     if fresh:
+        # Before anything is changed, because the server would be asked once more for what is read later.
+        _check_replies(tx, topic_id, fresh)
+        names = {typed: present_name(tx, topic_id, typed) for typed in _labels(fresh)}
         first = _take_seqs(tx, topic_id, len(fresh), highest_seq)
-        made = [_insert(tx, peer, draft, first + n) for n, draft in enumerate(fresh)]
+        answered: set[str] = set()
+        made = [_insert(tx, peer, draft, first + n, names, answered) for n, draft in enumerate(fresh)]
         if any(each.message.message_type != "ack" for each in made):  # an acknowledgement wakes no waiter
             tx.ring(topic_channel(topic_id))
     new = iter(made)
@@ -139,10 +148,8 @@ def _find_repeated(tx: Transaction, peer: Peer, outbox: list[Draft]) -> dict[int
     return repeated
 
 
-def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
+def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int, names: dict[str, str], answered: set[str]) -> Sent:
     topic_id = peer.topic_id
-    if draft.reply_to is not None:
-        _check_reply(tx, topic_id, draft)
     columns: Row = {
         "message_id": new_id("msg"),
         "topic_id": topic_id,
@@ -150,7 +157,7 @@ def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
         "message_type": draft.message_type,
         "reply_to": draft.reply_to,
         "content_markdown": draft.content_markdown,
-        "metadata_json": _with_names(tx, topic_id, draft.metadata_json),
+        "metadata_json": _with_names(draft.metadata_json, names),
         "client_message_id": draft.client_message_id,
         "created_at": tx.now,
     }
@@ -163,7 +170,7 @@ def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
             "insert_question", question_id=message.message_id, topic_id=topic_id, asked_by_id=peer.peer_id, now=tx.now
         )
     elif draft.message_type == "answer" and draft.reply_to is not None:
-        return Sent(message, False, _count_answer(tx, peer, message))
+        return Sent(message, False, _count_answer(tx, peer, message, answered))
     return Sent(message, False)
 
 
@@ -186,16 +193,18 @@ def find_addressees(tx: Reader, messages: list[Message]) -> dict[str, Called]:
     return find_called(tx, messages[0].topic_id, wanted) if wanted else {}
 
 
-def _with_names(tx: Transaction, topic_id: str, metadata_json: str | None) -> str | None:
-    """The metadata with the labels in `to` replaced by names, because a reader looks for its names."""
-    if metadata_json is None or '"to"' not in metadata_json or not _has_dot(metadata_json):
+def _labels(outbox: list[Draft]) -> list[str]:
+    """The addressees that can be labels, each once."""
+    return list(dict.fromkeys(each for draft in outbox for each in _addressees(draft.metadata_json) if _has_dot(each)))
+
+
+def _with_names(metadata_json: str | None, names: dict[str, str]) -> str | None:
+    """The metadata with the labels in `to` replaced by these names, because a reader looks for its names."""
+    if names.keys().isdisjoint(addressees := _addressees(metadata_json)):
         return metadata_json
-    metadata = json.loads(metadata_json)
-    to = metadata.get("to")
-    if isinstance(to, str) and _has_dot(to):
-        metadata["to"] = present_name(tx, topic_id, to)
-    elif isinstance(to, list):
-        metadata["to"] = [present_name(tx, topic_id, each) if _has_dot(each) else each for each in to]
+    metadata = json.loads(metadata_json or "{}")
+    found = [names.get(each, each) for each in addressees]
+    metadata["to"] = found if isinstance(metadata["to"], list) else found[0]
     return json.dumps(metadata, ensure_ascii=False)
 
 
@@ -204,21 +213,29 @@ def _has_dot(text: str) -> bool:
     return DOT in text or PLAIN_DOT in text
 
 
-def _check_reply(tx: Transaction, topic_id: str, draft: Draft) -> None:
-    row = tx.one("find_message", message_id=draft.reply_to)
-    if row is None or row["topic_id"] != topic_id:
-        where = "is on another topic" if row else "does not exist"
-        message = f"{draft.field}.reply_to: the message {draft.reply_to!r} {where}."
-        raise InvalidArgument(message, field=f"{draft.field}.reply_to")
+def _check_replies(tx: Transaction, topic_id: str, outbox: list[Draft]) -> None:
+    for message_id in dict.fromkeys(draft.reply_to for draft in outbox if draft.reply_to is not None):
+        row = tx.one("find_message", message_id=message_id)
+        if row is None or row["topic_id"] != topic_id:
+            field = next(draft.field for draft in outbox if draft.reply_to == message_id)
+            where = "is on another topic" if row else "does not exist"
+            message = f"{field}.reply_to: the message {message_id!r} {where}."
+            raise InvalidArgument(message, field=f"{field}.reply_to")
 
 
-def _count_answer(tx: Transaction, peer: Peer, message: Message) -> Obstacle | None:
-    """Count a reply to another peer's pending question as an answer. Only the first answer of each peer counts."""
+def _count_answer(tx: Transaction, peer: Peer, message: Message, answered: set[str]) -> Obstacle | None:
+    """Count a reply to another peer's pending question as an answer. Only the first answer of each peer counts.
+
+    `answered` are the questions that were answered before it in the same call.
+    """
+    if message.reply_to in answered:
+        return _ALREADY_ANSWERED
     question = tx.one("find_question", question_id=message.reply_to)
     if question is None:
         return None
     obstacle = find_obstacle(tx, peer, question)
     if obstacle is None:
+        answered.add(question["question_id"])
         tx.run(
             "insert_answer",
             question_id=message.reply_to,
@@ -236,7 +253,7 @@ def find_obstacle(tx: Transaction, peer: Peer, question: Row) -> Obstacle | None
     if question["asked_by_id"] == peer.peer_id:
         return Obstacle("FORBIDDEN_SELF_ANSWER", "you asked the question yourself")
     if tx.one("find_answer", question_id=question["question_id"], peer_id=peer.peer_id):
-        return Obstacle("FORBIDDEN_ALREADY_ANSWERED", "you have already answered the question")
+        return _ALREADY_ANSWERED
     return None
 
 

@@ -205,7 +205,7 @@ class Messages:
         """
         posted = self._post(peer, outbox[0], wanted) if len(outbox) == 1 and ack_through is None else None
         if posted is None:
-            peer, standing, sent = self._append(peer, outbox, ack_through)
+            peer, standing, sent = self._store.briefly(partial(self._append, peer, outbox, ack_through))
             reader = None
         else:
             peer, standing, reader = posted.peer, posted.standing, posted.reader

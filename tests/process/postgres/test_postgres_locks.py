@@ -122,3 +122,21 @@ def test_a_plain_message_holds_the_lock_of_its_topic_for_nothing_but_itself(
     ((held,),) = holding.found
     assert ["INSERT INTO messages" in words for words in held] == [False, True, False, False], held
     assert ["pg_notify" in words for words in held] == [False, False, True, False], held
+
+
+def test_messages_to_labels_and_replies_hold_the_lock_of_their_topic_for_two_round_trips(
+    app: App, folder: str, holding: Holding
+) -> None:
+    ada, bob = Client(app, "codex:ada", folder), Client(app, "claude:bob", folder)
+    question = {"content_markdown": "Well?", "message_type": "question"}
+    asked = bob.call("sync", topic_id=bob.home, outbox=[question], wait_seconds=0)
+    label, reply_to = f"claude·{bob.name}", asked.data["sent"][0]["message"]["message_id"]
+    said = [{"metadata": {"to": label}}, {"metadata": {"to": [label, "nobody"]}}]
+    said += [{"reply_to": reply_to}, {"reply_to": reply_to, "message_type": "answer"}]
+    holding.found.clear()
+
+    ada.call(
+        "sync", topic_id=ada.home, outbox=[{"content_markdown": "text", **each} for each in said * 2], wait_seconds=0
+    )
+
+    assert max(len(flights) for flights in holding.found) == MOST, told([("sync", each) for each in holding.found])

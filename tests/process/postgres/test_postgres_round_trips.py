@@ -108,8 +108,9 @@ def test_a_sync_that_sends(counting: Counting, ada: Caller) -> None:
     assert "COMMIT" in sending
 
 
-def test_a_sync_that_sends_to_someone(counting: Counting, ada: Caller, bob: Caller) -> None:
-    note = {"content_markdown": "hello", "metadata": {"to": bob.joined["agent_id"]}}
+@pytest.mark.parametrize("to", ["{agent_id}", "claude·{name}"])
+def test_a_sync_that_sends_to_someone(counting: Counting, ada: Caller, bob: Caller, to: str) -> None:
+    note = {"content_markdown": "hello", "metadata": {"to": to.format(**bob.joined)}}
     send: Callable[[], Object] = lambda: ada.call(  # noqa: E731
         "sync", topic_id=ada.joined["topic_id"], outbox=[note], wait_seconds=0
     )
