@@ -23,6 +23,7 @@ from conch.rooms.log import (
     Event,
     append_event,
     expect_event,
+    expect_grant,
     expect_pending,
     find_event,
     find_pending,
@@ -31,7 +32,7 @@ from conch.rooms.log import (
     latest_notes,
     prior_owner,
 )
-from conch.rooms.presence import Rooms, admit, is_due, renewal_ms, require_turn
+from conch.rooms.presence import Ahead, Rooms, admit, is_due, renewal_ms, require_turn
 from conch.rooms.room import Room, Snapshot, renew, save_room
 from conch.rooms.waits import WaitNote
 from conch.storage.base import Store, Transaction
@@ -266,25 +267,28 @@ class Claims:
         Most looks are made `again` by a waiter that goes on waiting. They read only the two members that it needs.
         """
         call.check()
+        ahead: Ahead = _expect_grant
         with self._store.look() as tx:
             expect_pending(tx, room_id)
             snapshot = self._rooms.load(tx, room_id, caller.agent_id)
             member = admit(tx, snapshot, caller, even_closed=True)
             # An owner renews its lease, and gets its handoff again there.
             found = None if snapshot.room.owner == caller.agent_id else self._judge(tx, snapshot, caller)
+            if found is None and self._store.is_server:  # otherwise it would be read there, under the lock
+                ahead = partial(_expect_received, snapshot.room, latest_grant(tx, snapshot.room))
             if found is None or found.status == "your_turn" or is_due(snapshot, member, caller):
                 found = None
             elif _is_settled(found, cursor) or not again:
                 snapshot.look_around()
-        return found or self._settle(caller, room_id, call)
+        return found or self._settle(caller, room_id, call, ahead)
 
-    def _settle(self, caller: Caller, room_id: str, call: Call) -> Wait:
+    def _settle(self, caller: Caller, room_id: str, call: Call, ahead: Ahead | None = None) -> Wait:
         """Look again inside a write transaction. Claim the stick, or renew the lease if the caller already has it.
 
         Another wait of the same agent may have claimed it. Asking again does not show that the agent knows of the
         claim, so this reply is then another one that tells of it.
         """
-        with self._rooms.change(caller, room_id, even_closed=True, ahead=_expect_grant) as (tx, snapshot):
+        with self._rooms.change(caller, room_id, even_closed=True, ahead=ahead or _expect_grant) as (tx, snapshot):
             found = self._judge(tx, snapshot, caller)
             call.check()  # a cancelled wait claims nothing
             if found.status != "your_turn":
@@ -412,6 +416,14 @@ def force_stick(tx: Transaction, snapshot: Snapshot, person: Person, reason: str
 def _expect_grant(tx: Transaction, room_id: str) -> None:
     expect_event(tx)
     expect_pending(tx, room_id)
+
+
+def _expect_received(room: Room, grant: Event | None, tx: Transaction, room_id: str) -> None:
+    """Fetch ahead the handoff that the owner goes on from."""
+    expect_grant(tx, room)
+    received = grant.details.get("handoff_event_seq") if grant else None
+    if received is not None:
+        tx.ahead("find_event", event_seq=received)
 
 
 def _expect_takeover(tx: Transaction, room_id: str) -> None:

@@ -140,3 +140,18 @@ def test_messages_to_labels_and_replies_hold_the_lock_of_their_topic_for_two_rou
     )
 
     assert max(len(flights) for flights in holding.found) == MOST, told([("sync", each) for each in holding.found])
+
+
+def test_an_owner_that_claims_again_holds_the_lock_of_its_room_for_two_round_trips(
+    app: App, folder: str, holding: Holding
+) -> None:
+    ada, bob = Client(app, "codex:ada", folder), Client(app, "claude:bob", folder)
+    ada.call("wait_for_turn", max_wait_ms=0)
+    ada.call("release_stick", handoff={"status": "s", "next_action": "n"})
+    bob.call("wait_for_turn", max_wait_ms=0)
+    holding.found.clear()
+
+    again = bob.call("wait_for_turn", max_wait_ms=0)
+
+    assert again.data["handoff"]["status"] == "s"
+    assert [len(flights) for flights in holding.found] == [MOST], told([("claim", each) for each in holding.found])

@@ -170,10 +170,12 @@ def test_a_claim_a_heartbeat_and_a_release(counting: Counting, ada: Caller, bob:
         caller.release()
 
     claiming = counting(ada.claim)
+    claiming_again = counting(ada.claim)
     beating = counting(lambda: ada.call("heartbeat"))
     releasing = counting(ada.release)
 
     require(claiming, 4)
+    require(claiming_again, 4)
     require(beating, 2)
     require(releasing, 3)
 
