@@ -11,6 +11,7 @@ import pytest
 from tests.contract.conftest import DEADLINE
 
 from conch.agents.records import Caller
+from conch.agents.signals import console_signals
 from conch.app import App
 from conch.bus.drafts import check_outbox
 from conch.bus.peers import Peer
@@ -22,6 +23,7 @@ from conch.retention.retention import Retention, keep_pruned
 from conch.rooms.log import list_events
 from conch.rooms.room import Room
 from conch.storage.base import Problem
+from conch.tools.session import Session
 from conch.upkeep.verify import verify_store
 from conch.waking.signs import Signs
 from conch.waking.waking import Reason
@@ -330,6 +332,22 @@ def test_an_agent_that_resumed_one_with_questions_stays_as_long_as_they_do(
 
     assert "heir:1" in agents_left(world)
     assert world.app.questions.poll(world.room.topic_id, pending).question.asked_by == prior.name
+    assert world.problems() == []
+
+
+def test_a_person_whose_console_stayed_open_can_still_act_after_being_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Session(world.app, "web", signals=lambda called_in: console_signals({"USER": "eve"}))
+    before = console.caller()
+    world.pass_days(100)
+    assert world.prune().agents == 1
+    monkeypatch.setattr(time, "time", lambda: time.time_ns() / 1e9 + 100 * 86_400)
+
+    room = world.app.membership.enter(console.caller(), world.room.room_id)
+
+    assert room.room_id == world.room.room_id
+    assert before.agent_id in agents_left(world)
     assert world.problems() == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -34,6 +35,7 @@ _Question = tuple[
     object, str, str, int, tuple[str, ...], set[tuple[str, int]], tuple[str, ...], tuple[tuple[int, str], ...]
 ]
 _MOST_SESSIONS = 100  # of one connection; each is stored
+_DAY_SECONDS = 86_400.0
 _MOMENT_SECONDS = 0.05  # how long `ping` waits for the store, which it does not need
 
 
@@ -114,6 +116,7 @@ class Session:
         self._caller: Caller | None = None
         self._called_in: tuple[str, ...] = ()
         self._identified_in: tuple[str, ...] = ()
+        self._identified_at = 0.0
         self._find_signals = signals
         self._signals: tuple[tuple[str, ...], Signals] | None = None
         self._peers: dict[str, Peer] = {}
@@ -202,7 +205,9 @@ class Session:
         # Of an agent's several processes, one counts as its own. When that one ends, another takes its place.
         if caller.stands_in and processes.check(caller.process) == "gone":
             return True
-        return self._called_in is not self._identified_in and not caller.overridden
+        # A prune forgets agents that were not seen for a week, if their processes are not known to run.
+        is_old = time.time() - self._identified_at > _DAY_SECONDS
+        return (is_old or self._called_in is not self._identified_in) and not caller.overridden
 
     def rejoin(self, override: str | None) -> Caller:
         """The caller of `join_path`. It is identified again, unless this call or an earlier one gave an override."""
@@ -250,7 +255,7 @@ class Session:
 
     def speak_as(self, caller: Caller) -> None:
         """Act as this agent from now on, whatever the signals say."""
-        self._caller = caller
+        self._caller, self._identified_at = caller, float("inf")
 
     def stay_active(self) -> None:
         """Keep the caller active while one of its calls waits."""
@@ -384,7 +389,7 @@ class Session:
         called_in = self._called_in
         known = self._caller.agent_id if self._caller else None
         caller = identify(self.app.store, self._gather_signals(called_in), known)
-        self._identified_in = called_in
+        self._identified_in, self._identified_at = called_in, time.time()
         return caller
 
     def _gather_signals(self, called_in: tuple[str, ...]) -> Signals:
