@@ -98,6 +98,22 @@ def test_without_the_secret_only_what_repeats_the_whole_message_goes(world: Worl
     assert remains(world.app) == []
 
 
+def test_a_secret_goes_under_names_that_conch_reads_elsewhere(world: World) -> None:
+    nested = world.say("nested", metadata={"to": "bob:1", "mail": {"to": SECRET, "redacted_by": [SECRET]}, "no": None})
+    world.app.topics.create("pink", {"to": SECRET}, "reuse")
+
+    world.redact(world.say("the message"), SECRET)
+    world.redact(world.say("the message"), "null")
+
+    assert remains(world.app) == []
+    with world.app.store.read() as tx:
+        (metadata,) = [
+            json.loads(each["metadata_json"]) for each in tx.dump("messages") if each["message_id"] == nested
+        ]
+    assert metadata == {"to": "bob:1", "mail": {"to": "[redacted]", "redacted_by": ["[redacted]"]}, "no": None}
+    assert verify_store(world.app.store).problems == []
+
+
 @pytest.mark.parametrize("secret", ["1800", "true", "high", "sequence", "requires_ack", "src/hunter2", "bob:1"])
 def test_a_secret_that_is_also_a_number_or_a_word_of_conch_leaves_the_store_sound(world: World, secret: str) -> None:
     app, room_id = world.app, world.room.room_id

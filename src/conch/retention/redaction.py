@@ -25,16 +25,19 @@ class _Column(NamedTuple):
     before: int | str
     """A key before that of every row."""
     fields: tuple[str, ...] = ()
-    """The fields in which agents and people write. Without any, the whole object is theirs, except what conch reads."""
+    """The fields in which agents and people write. Without any, the whole object is theirs."""
+    ours: tuple[str, ...] = ()
+    """The names in such an object that conch reads."""
 
 
+_RECORD = ("to", "redacted_by", "redacted_at")  # names and a time, in the metadata of a message
 # What conch itself reads stays as it is, so that every row stays valid: numbers, names and words of ours.
 _PLAIN = (
     *("repeats_in_messages", "repeats_in_reasons", "repeats_in_topics", "repeats_in_questions"),
     "repeats_in_roles",
 )
 _JSON = (
-    _Column("metadata", 0),
+    _Column("metadata", 0, ours=(*_RECORD, "repo_pointers", "suggested_followups")),
     _Column("topic_metadata", ""),
     _Column("handoffs", 0, ("status", "next_action", "open_questions", "do_not", "path")),
     _Column("details", 0, ("note",)),
@@ -45,8 +48,6 @@ _JSON = (
     ),
     _Column("activity", 0, ("role", "reason", "why")),
 )
-_OURS = ("to", "redacted_by", "redacted_at")
-_OUR_NAMES = (*_OURS, "repo_pointers", "suggested_followups")
 _INDEXES = ("forget_progress", "forget_vectors", "forget_words")  # the next search builds them again
 
 
@@ -120,31 +121,37 @@ def _without(text: str, column: _Column, needle: str) -> str | None:
         found = json.loads(text)
     except ValueError:
         return None
-    cleaned = _cleaned(found, column, needle, not column.fields)
+    cleaned = _cleaned_fields(found, column.fields, needle) if column.fields else _cleaned(found, needle, column.ours)
     return None if cleaned == found else json.dumps(cleaned, ensure_ascii=text.isascii())
 
 
-def _cleaned(value: Any, column: _Column, needle: str, is_text: bool) -> Any:
-    """A JSON value without the needle. `is_text`: whether agents or people wrote it."""
+def _cleaned_fields(value: Any, fields: tuple[str, ...], needle: str) -> Any:
+    """A JSON value without the needle in these fields."""
     if isinstance(value, list):
-        return [_cleaned(each, column, needle, is_text) for each in value]
+        return [_cleaned_fields(each, fields, needle) for each in value]
     if isinstance(value, dict):
         return {
-            _cleaned_name(name, column, needle): _cleaned(each, column, needle, _is_text(name, column, is_text))
+            name: _cleaned(each, needle) if name in fields else _cleaned_fields(each, fields, needle)
             for name, each in value.items()
         }
-    if not is_text or isinstance(value, bool):
+    return value
+
+
+def _cleaned(value: Any, needle: str, ours: tuple[str, ...] = ()) -> Any:
+    """A JSON value without the needle. The outermost object keeps the names that are ours, and our record."""
+    if isinstance(value, list):
+        return [_cleaned(each, needle) for each in value]
+    if isinstance(value, dict):
+        return {
+            name if name in ours else name.replace(needle, _MARK): (
+                each if name in ours and name in _RECORD else _cleaned(each, needle)
+            )
+            for name, each in value.items()
+        }
+    if value is None or isinstance(value, bool):
         return value
     text = value if isinstance(value, str) else json.dumps(value)
     return text.replace(needle, _MARK) if needle in text else value
-
-
-def _is_text(name: str, column: _Column, is_text: bool) -> bool:
-    return name in column.fields if column.fields else is_text and name not in _OURS
-
-
-def _cleaned_name(name: str, column: _Column, needle: str) -> str:
-    return name if column.fields or name in _OUR_NAMES else name.replace(needle, _MARK)
 
 
 def without_secret(reason: str, secret: str | None) -> str:
