@@ -240,6 +240,27 @@ def test_ended_reservations_and_accepted_notices_go_and_open_ones_stay(world: Wo
     assert world.problems() == []
 
 
+def test_a_reservation_that_expired_goes_and_keeps_neither_its_owner_nor_a_closed_room(
+    world: World, agent: Callable[..., Caller]
+) -> None:
+    crashed, room_id = agent("crashed:1"), world.room.room_id
+    world.app.membership.join_path(crashed, str(world.root))
+    for number in range(120):
+        world.app.reservations.reserve(crashed, room_id, f"src/{number}", 60, False, None)
+    world.pass_days(100)
+    world.app.reservations.reserve(world.ada, room_id, "docs", 60, False, None)
+
+    dry, pruned = world.retention.survey(90 * DAY), world.prune()
+
+    assert (dry.reservations, pruned.reservations, pruned.members) == (120, 120, 1)
+    assert [each.scope for each in world.app.reservations.list_reservations(None, room_id)] == ["docs"]
+    assert world.problems() == []
+    lease = world.claim(world.ada)
+    world.app.membership.close_room(world.ada, room_id, lease.lease_id, lease.turn_id, "done")
+    world.pass_days(100)
+    assert (world.retention.survey(90 * DAY).rooms, world.prune().rooms, world.problems()) == (1, 1, [])
+
+
 def test_a_closed_room_goes_whole_and_its_bells_with_it(world: World) -> None:
     world.take_turns()
     world.say("hello")

@@ -77,6 +77,7 @@ class Pruning:
             topics, rooms = self._topics(tx), self._rooms(tx)
             gone = {place.name for place in topics if place.through == place.last}
             left = self._leavers.survey(tx, [place.name for place in rooms])
+            ended = sum(map(len, self._ended(tx, "reservations_to_prune", rooms)))
             return Pruned(
                 members=left.members,
                 agents=left.agents,
@@ -84,7 +85,7 @@ class Pruning:
                 topics=len(self._closed(tx, "closed_topics_to_erase", gone)),
                 messages=sum(place.through - place.pruned for place in topics),
                 events=sum(_count(tx, place) for place in rooms),
-                reservations=sum(map(len, self._ended(tx, "reservations_to_prune", rooms))),
+                reservations=ended + sum(row["total"] for row in tx.all("rooms_with_lapsed", cutoff=self.cutoff)),
                 notices=sum(map(len, self._ended(tx, "notices_to_prune", rooms))),
             )
 
@@ -92,6 +93,7 @@ class Pruning:
         """Delete it, step by step. Rooms, topics and agents come last, when nothing is left in them or of them."""
         with self._store.read() as tx:
             room_ids = [row["room_id"] for row in tx.all("rooms_with_checkpoints")]
+        lapsed = self._prune_lapsed()  # they keep their owners, and closed rooms
         members = self._leavers.remove_members(room_ids)
         with self._store.read() as tx:
             tx.take_time()
@@ -112,7 +114,7 @@ class Pruning:
             members=members,
             messages=messages,
             events=events,
-            reservations=sum(self._prune_ended("prune_reservations", ids) for ids in reservations),
+            reservations=lapsed + sum(self._prune_ended("prune_reservations", ids) for ids in reservations),
             notices=sum(self._prune_ended("prune_notices", ids) for ids in notices),
             rooms=sum(self._erase(row) for row in closed_rooms),
             topics=sum(self._erase(row) for row in closed_topics),
@@ -207,14 +209,26 @@ class Pruning:
                 tx.run("note_erased")
         return count
 
+    def _prune_lapsed(self) -> int:
+        """Delete the reservations that expired, and that nobody has renewed, ended or replaced since."""
+        with self._store.read() as tx:
+            room_ids = [row["room_id"] for row in tx.all("rooms_with_lapsed", cutoff=self.cutoff)]
+        return sum(map(self._prune_lapsed_of, room_ids))
+
+    def _prune_lapsed_of(self, room_id: str) -> int:
+        total = 0
+        while True:
+            self._between()
+            with self._store.write(room_id) as tx:  # so that no agent renews one meanwhile
+                rows = tx.all("lapsed_reservations", room_id=room_id, cutoff=self.cutoff, most=_STEP)
+                if not rows:
+                    return total
+                total += _delete_ended(tx, "prune_reservations", [row["subject_id"] for row in rows])
+
     def _prune_ended(self, statement: str, ids: list[str]) -> int:
-        """Delete these rows, and their lines in the timeline. A wake has only such lines."""
         self._between()
         with self._store.write(_LOCK) as tx:
-            count = tx.count(statement, subjects=ids)
-            tx.run("prune_activity", subjects=ids)
-            tx.run("note_erased")
-        return count
+            return _delete_ended(tx, statement, ids)
 
     def _erase(self, row: Row) -> int:
         """Delete what is left of a closed room with its home topic, or of a closed topic."""
@@ -232,6 +246,14 @@ class Pruning:
 def _count(tx: Transaction, place: _Place) -> int:
     row = tx.one("count_events", room_id=place.name, after=place.pruned, through=place.through)
     return row["total"] if row else 0
+
+
+def _delete_ended(tx: Transaction, statement: str, ids: list[str]) -> int:
+    """Delete these rows, and their lines in the timeline. A wake has only such lines."""
+    count = tx.count(statement, subjects=ids)
+    tx.run("prune_activity", subjects=ids)
+    tx.run("note_erased")
+    return count
 
 
 def _delete_messages(tx: Transaction, topic_id: str, after: int, through: int) -> None:

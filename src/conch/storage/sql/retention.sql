@@ -121,6 +121,15 @@ DELETE FROM room_events WHERE room_id = :room_id AND event_seq <= :through;
 SELECT number, reservation_id AS subject_id, room_id, NULL AS handoff_event_seq FROM reservations
 WHERE number > :after AND state <> 'active' AND ended_at < :cutoff ORDER BY number LIMIT :most;
 
+-- name: rooms_with_lapsed
+-- A reservation that expired stays active until another one takes its place.
+SELECT room_id, count(*) AS total FROM reservations WHERE state = 'active' AND expires_at < :cutoff
+GROUP BY room_id ORDER BY room_id;
+
+-- name: lapsed_reservations
+SELECT reservation_id AS subject_id FROM reservations
+WHERE room_id = :room_id AND state = 'active' AND expires_at < :cutoff ORDER BY number LIMIT :most;
+
 -- name: notices_to_prune
 -- An adoption stays: it says why an agent is registered.
 SELECT number, event_id AS subject_id, room_id, handoff_event_seq FROM protocol_events
@@ -145,7 +154,9 @@ DELETE FROM protocol_events WHERE event_id IN :subjects;
 SELECT r.room_id, r.topic_id FROM path_rooms r JOIN topics t ON t.topic_id = r.topic_id
 WHERE r.state = 'closed' AND t.closed_at < :cutoff
   AND NOT EXISTS (SELECT 1 FROM protocol_events e WHERE e.room_id = r.room_id AND e.state <> 'accepted')
-  AND NOT EXISTS (SELECT 1 FROM reservations v WHERE v.room_id = r.room_id AND v.state = 'active');
+  AND NOT EXISTS (
+    SELECT 1 FROM reservations v WHERE v.room_id = r.room_id AND v.state = 'active' AND v.expires_at >= :cutoff
+  );
 
 -- name: closed_topics_to_erase
 SELECT NULL AS room_id, topic_id FROM topics WHERE status = 'closed' AND mode <> 'home' AND closed_at < :cutoff;
