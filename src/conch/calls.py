@@ -14,9 +14,13 @@ from conch.errors import Cancelled, StoreError, StoreInterrupted, StoreReplaced,
 from conch.lean import Lock, TypeVar
 
 Answer = TypeVar("Answer")
+Granted = TypeVar("Granted")
 
 _MOST_TRIES = 3
 _REPORT_EVERY_SECONDS = 4.0
+_MOST_TELLING = 1_000  # more replies than one connection can have in flight
+_MOST_ENDS = 8
+_MOST_LATEST = 1_000
 
 
 class _Request(_local):
@@ -129,3 +133,46 @@ class Call:
     def report(self, text: str) -> None:
         if self._report is not None:
             self._report(text)
+
+
+class Telling:
+    """Something that was granted until some time, and the replies that tell its agent of it.
+
+    It is not taken back while one of these replies may arrive. Asking for it again extends it. That does not show that
+    the agent knows of it, so the reply is then another one that tells of it. Any other new end does show it.
+    """
+
+    def __init__(self, reply: object, until: int | None) -> None:
+        self._replies = {reply}
+        self._ends = [until]
+
+    def again(self, reply: object, until: int | None) -> None:
+        """Note another reply, and the new end. That may not be stored in the end, so earlier ones still count."""
+        self._ends.append(until)
+        del self._ends[:-_MOST_ENDS]
+        if len(self._replies) < _MOST_TELLING:
+            self._replies.add(reply)
+
+    def explains(self, until: int | None) -> bool:
+        """Whether nothing but asking has changed the end."""
+        return until in self._ends
+
+    def lose(self, reply: object) -> bool:
+        """Note that a reply was lost. Returns whether no other may arrive."""
+        self._replies.discard(reply)
+        return not self._replies
+
+
+class Latest(dict[str, Granted]):
+    """What this process has granted lately, by its id. Many threads use it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = Lock()
+
+    def note(self, about: str, granted: Granted) -> None:
+        with self._lock:
+            self.pop(about, None)
+            self[about] = granted
+            if len(self) > _MOST_LATEST:
+                del self[next(iter(self))]  # the oldest: a dict keeps its order

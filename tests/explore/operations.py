@@ -35,7 +35,7 @@ class Agent:
         self.client = client
         self.showed: Lease | None = None
         self.app.messages._silences = dict(client.silences)
-        self.app.claims._latest = {}  # those of other branches, which the state does not tell apart
+        self.app.claims._latest.clear()  # those of other branches, which the state does not tell apart
 
     def learn(self, **changes: Any) -> None:
         self.client = self.client._replace(**changes)

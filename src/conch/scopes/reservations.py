@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from conch.agents.records import Caller
-from conch.calls import Call
+from conch.calls import Call, Latest, Telling
 from conch.clock import MINUTE, to_iso
 from conch.errors import ConchError, RateLimited, no_cursor
 from conch.host.paths import Scope, parse_scope, shown
@@ -46,6 +46,10 @@ class Grant(NamedTuple):
     renewed: bool
     taken_over: list[Reservation]
     warnings: Warnings
+    reply: object
+    """Stands for the reply that tells the agent of it."""
+    telling: Telling | None
+    """None if the agent may have used it since it was made: then it is not withdrawn."""
 
     @property
     def stick_held(self) -> bool:
@@ -61,6 +65,7 @@ class Grant(NamedTuple):
 class Reservations:
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
+        self._latest: Latest[Telling] = Latest()
 
     def reserve(
         self,
@@ -79,6 +84,7 @@ class Reservations:
             from conch.host.beads import check_bead  # few workspaces have Beads
 
             warnings = check_bead(root, bead_id)
+        call = call or Call()
         decide = partial(self._decide, caller, room_id, scope, wanted, ttl_minutes, takeover_stale, bead_id, call)
         decided = self._rooms.briefly(decide)
         if isinstance(decided, ConchError):
@@ -94,7 +100,7 @@ class Reservations:
         ttl_minutes: int,
         takeover_stale: bool,
         bead_id: str | None,
-        call: Call | None,
+        call: Call,
     ) -> Grant | ConchError:
         """Grant the scope, or refuse it. The owners learn of a refusal too."""
         with self._rooms.change(caller, room_id, ahead=_expecting(wanted)) as (tx, snapshot):
@@ -110,12 +116,14 @@ class Reservations:
                 mine = _own_exact(found, caller)
                 until = tx.now + ttl_minutes * MINUTE
                 taken = [held.reservation._replace(state="expired") for held in blocking]
-                if mine is not None:
-                    return Grant(_extend(tx, mine, scope, until, bead_id), True, taken, warnings)
-                new = _insert(tx, snapshot, caller, scope, wanted, until, bead_id)
-                if call is not None:
-                    call.undo = partial(self.withdraw, caller, new)
-                return Grant(new, False, taken, warnings)
+                if mine is None:
+                    held = _insert(tx, snapshot, caller, scope, wanted, until, bead_id)
+                else:
+                    held = _extend(tx, mine, scope, until, bead_id)
+                telling = self._tell(mine, held, call.reply)
+                grant = Grant(held, mine is not None, taken, warnings, call.reply, telling)
+                call.undo = partial(self.withdraw, caller, grant)
+                return grant
         silence = (
             ""
             if is_known
@@ -156,13 +164,28 @@ class Reservations:
                 raise refuse_release_for(snapshot.who(agent_id), scope, wanted, theirs)
             return end(tx, exact, "released", snapshot.member(person.caller.agent_id), reason)
 
-    def withdraw(self, caller: Caller, reservation: Reservation) -> None:
-        """Undo a new reservation whose reply did not reach the caller, unless it was renewed or ended since."""
+    def _tell(self, before: Reservation | None, held: Reservation, reply: object) -> Telling | None:
+        """Note that this reply tells of a reservation, which was made or extended."""
+        if before is None:
+            telling = Telling(reply, held.expires_at)
+            self._latest.note(held.reservation_id, telling)
+            return telling
+        earlier = self._latest.get(held.reservation_id)
+        if earlier is None or not earlier.explains(before.expires_at):
+            return None
+        earlier.again(reply, held.expires_at)
+        return earlier
+
+    def withdraw(self, caller: Caller, grant: Grant) -> None:
+        """Undo a reservation of which no reply has reached the caller, unless something else extended or ended it."""
+        if grant.telling is not None and grant.telling.lose(grant.reply):
+            self._rooms.briefly(partial(self._withdraw, caller, grant.reservation, grant.telling))
+
+    def _withdraw(self, caller: Caller, reservation: Reservation, telling: Telling) -> None:
         with self._rooms.change(caller, reservation.room_id, even_closed=True) as (tx, snapshot):
             found = find_overlapping(tx, snapshot, Scope(reservation.path, reservation.scope_key))
             mine = _own_exact(found, caller)
-            same = (reservation.reservation_id, reservation.expires_at)
-            if mine is not None and (mine.reservation_id, mine.expires_at) == same:
+            if mine and mine.reservation_id == reservation.reservation_id and telling.explains(mine.expires_at):
                 end(tx, mine, "released", mine)
 
     def check(

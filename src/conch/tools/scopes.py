@@ -80,13 +80,8 @@ def scope_reserve(session: Session, given: Object, call: Call) -> Reply:
         "taken_over_count": len(grant.taken_over),
         "warnings": grant.warnings,
     }
-    withdraw = partial(session.app.reservations.withdraw, session.caller(), grant.reservation)
-    return Reply(
-        data,
-        view.grant_text(grant, taken),
-        NOTHING_FOLLOWS if grant.renewed else undone_by(withdraw),
-        next=view.after_grant(grant),
-    )
+    withdraw = partial(session.app.reservations.withdraw, session.caller(), grant)
+    return Reply(data, view.grant_text(grant, taken), undone_by(withdraw), next=view.after_grant(grant))
 
 
 def scope_release(session: Session, given: Object, call: Call) -> Reply:

@@ -9,13 +9,13 @@ from functools import partial
 from conch.agents.records import Caller, is_person
 from conch.bells.base import LINGER_SECONDS, Bell, room_channel, seat_channel
 from conch.bells.waits import Pause, wait_for
-from conch.calls import Call
+from conch.calls import Call, Latest, Telling
 from conch.clock import SECOND
 from conch.config import TURN_WAIT_MS, Settings, check_length
 from conch.errors import Advice, TakeoverNotAvailable
 from conch.host.processes import Process
 from conch.ids import new_lease
-from conch.lean import TYPE_CHECKING, Any, Lock, NamedTuple
+from conch.lean import TYPE_CHECKING, Any, NamedTuple
 from conch.notices.events import accept_handoff, reopen_handoff
 from conch.rooms.handoffs import Handoff
 from conch.rooms.log import (
@@ -40,9 +40,6 @@ from conch.storage.base import Store, Transaction
 if TYPE_CHECKING:
     from conch.agents.people import Person
 
-_MOST_LATEST = 256
-_MOST_TOLD = 1_000  # more than one connection can have in flight
-_MOST_ENDS = 8
 LOOKS_PER_SECOND = 200  # of all waiting agents of a room together, after the bell has rung
 
 
@@ -56,25 +53,15 @@ class Claim(NamedTuple):
     """The handoff that the new owner goes on from."""
     reply: object
     """Stands for the reply that tells the agent of it."""
-    told: set[object]
-    """All replies that tell the agent of it. While one of them may arrive, it is not given back."""
-    ends: list[int]
-    """When the lease would end: as granted, and as later waits renewed it. Another end shows that the agent knows."""
+    telling: Telling
 
     def has_lease_of(self, room: Room) -> bool:
         """Whether nothing but waits has used the lease since."""
-        return room.lease_id == self.room.lease_id and room.lease_expires_at in self.ends
+        return room.lease_id == self.room.lease_id and self.telling.explains(room.lease_expires_at)
 
     def told_again(self, reply: object, room: Room) -> Claim:
-        """The same claim for the reply of another wait, which has renewed the lease in this room.
-
-        The renewal may not be stored in the end, so the ends before it still count.
-        """
-        assert room.lease_expires_at is not None
-        self.ends.append(room.lease_expires_at)
-        del self.ends[:-_MOST_ENDS]
-        if len(self.told) < _MOST_TOLD:
-            self.told.add(reply)
+        """The same claim for the reply of another wait, which has renewed the lease in this room."""
+        self.telling.again(reply, room.lease_expires_at)
         return self._replace(reply=reply)
 
 
@@ -93,8 +80,7 @@ class Wait(NamedTuple):
 
 
 def _new_claim(room: Room, snapshot: Snapshot, received: int | None, reply: object) -> Claim:
-    assert room.lease_expires_at is not None
-    return Claim(room, snapshot.room, snapshot.now, received, reply, {reply}, [room.lease_expires_at])
+    return Claim(room, snapshot.room, snapshot.now, received, reply, Telling(reply, room.lease_expires_at))
 
 
 class _Attempts:
@@ -157,9 +143,8 @@ class Claims:
         self._bell = bell
         self._rooms = rooms
         self._settings = settings
-        self._latest: dict[str, Claim] = {}
+        self._latest: Latest[Claim] = Latest()
         """The latest claim that this process made in each room, for other waits of the same agent."""
-        self._lock = Lock()
 
     def wait_for_turn(
         self,
@@ -328,16 +313,9 @@ class Claims:
         received = snapshot.room.pending_handoff_event_seq
         details = {"handoff_event_seq": received}
         claimed = _grant(tx, snapshot, "claim", found.from_agent_id, caller.agent_id, found.reason, details)
-        claim = self._note(_new_claim(claimed, snapshot, received, call.reply))
+        claim = _new_claim(claimed, snapshot, received, call.reply)
+        self._latest.note(claimed.room_id, claim)
         return found._replace(snapshot=snapshot.with_room(claimed), claim=claim)
-
-    def _note(self, claim: Claim) -> Claim:
-        with self._lock:  # waits in many threads
-            self._latest.pop(claim.room.room_id, None)
-            self._latest[claim.room.room_id] = claim
-            if len(self._latest) > _MOST_LATEST:
-                del self._latest[next(iter(self._latest))]  # the oldest: a dict keeps its order
-        return claim
 
     def _find_made(self, room: Room) -> Claim | None:
         """The claim that this room's lease is from, if this process made it and only waits have used it since."""
@@ -352,8 +330,7 @@ class Claims:
         must not come back to life. It also becomes free if the agent that it was offered to has left or is gone. The
         next owner gets the handoff that this owner had.
         """
-        claim.told.discard(claim.reply)
-        return not claim.told and self._store.briefly(partial(self._give_back, caller, claim))
+        return claim.telling.lose(claim.reply) and self._store.briefly(partial(self._give_back, caller, claim))
 
     def _give_back(self, caller: Caller, claim: Claim) -> bool:
         before, claimed = claim.before, claim.room
@@ -391,7 +368,7 @@ class Claims:
         with self._rooms.change(caller, room_id, ahead=_expect_takeover) as (tx, snapshot):
             _require_takeover(tx, snapshot, caller, expected_turn_id)
             taken = _take(tx, snapshot, caller, reason, {"cause": snapshot.takeover_reason})
-            self._note(taken.claim)
+            self._latest.note(room_id, taken.claim)
             if call is not None:
                 call.undo = partial(self.give_back, caller, taken.claim)
             return taken

@@ -30,6 +30,10 @@ def state(client, room_id):
     return client.call("get_room_state", room_id=room_id)["structuredContent"]
 
 
+def reserved(client):
+    return client.call("scope_list")["structuredContent"]["reservations"]
+
+
 @pytest.fixture
 def ada(conch, tmp_path):
     ada = conch("codex:ada")
@@ -197,6 +201,33 @@ def test_a_client_that_does_not_read_cannot_keep_its_claim_by_asking_again(start
     owner_becomes(until, bob, ada.room_id, None)
 
     assert time.monotonic() - began < 15
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of its output was read")
+def test_a_client_that_does_not_read_cannot_keep_its_reservation_by_asking_again(start, ada, bob, until):
+    deaf = start(SERVER, "codex:deaf", reading=False)
+    deaf.request("initialize", {"protocolVersion": "2025-11-25"})
+    deaf.start_call("join_path", context_path=str(Path(ada.errors).parent))
+    until(lambda: len(state(bob, ada.room_id)["members"]) == 3)
+    for _ in range(3):
+        deaf.start_call("scope_reserve", room_id=ada.room_id, scope="src")
+    until(lambda: reserved(bob))
+    began = time.monotonic()
+
+    until(lambda: not reserved(bob))
+
+    assert time.monotonic() - began < 15
+
+
+def test_a_reservation_that_two_replies_tell_of_stays_if_one_of_them_is_cancelled(ada, bob):
+    first, _ = answered(ada, "scope_reserve", room_id=ada.room_id, scope="src")
+    second, _ = answered(ada, "scope_reserve", room_id=ada.room_id, scope="src")
+
+    ada.cancel(second)
+    ada.cancel(first)  # too late: the client has already cancelled a reply that it had read
+    time.sleep(0.3)
+
+    assert len(reserved(bob)) == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of its output was read")
