@@ -73,6 +73,13 @@ class Client:
         connection.request("POST", self._address, body, self.headers)
         return connection
 
+    def call_on(self, connection: http.client.HTTPConnection, tool: str) -> None:
+        """Send another call on a connection whose reply was not read."""
+        body = self.message("tools/call", {"name": tool, "arguments": {}})
+        headers = {"Host": self._console.host, "Content-Length": str(len(body)), **self.headers}
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        connection.sock.sendall(f"POST {self._address} HTTP/1.1\r\n{head}\r\n".encode() + body)
+
 
 def test_each_session_is_an_agent_of_its_own(console: Console, workspace: str) -> None:
     one, other = Client(console), Client(console)
@@ -234,6 +241,27 @@ def test_a_claim_whose_reply_nobody_reads_is_given_back_and_one_that_was_read_st
     assert bob.call("get_room_state", room_id=elsewhere)["room"]["owner"] is not None
     unread.close()
     read.close()
+
+
+@ONLY_LINUX
+@pytest.mark.parametrize("tool", ["wait_for_turn", "list_rooms"])
+def test_further_requests_do_not_show_that_a_client_has_read_a_reply(
+    console: Console, workspace: str, tool: str
+) -> None:
+    ada, bob = Client(console), Client(console)
+    room_id = ada.call("join_path", context_path=workspace)["room_id"]
+    bob.call("join_path", context_path=workspace)
+    unread = ada.begin("wait_for_turn", room_id=room_id)
+    until(lambda: bob.call("get_room_state", room_id=room_id)["room"]["owner"] is not None, "ada has the stick")
+    began = time.monotonic()
+
+    for _ in range(2):
+        time.sleep(1)
+        ada.call_on(unread, tool)
+    until(lambda: bob.call("get_room_state", room_id=room_id)["room"]["owner"] is None, "the stick is free")
+
+    assert time.monotonic() - began < 15
+    unread.close()
 
 
 @ONLY_LINUX

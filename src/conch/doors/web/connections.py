@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 
 from conch.lean import Any
 
-RESET = "conch.reset"  # in the state of a request: set if its client closes the connection without reading all of it
+OUTPUT = "conch.output"  # in the state of a request: the `Output` of its connection
 
 _HEAD_SECONDS = 10.0  # for the head of a request
 _READ_SECONDS = 60.0  # for a client that has stopped reading, while more than 64 KB wait for it
@@ -51,6 +51,18 @@ class ConnectionTrouble:
             print(f"conch: no further connection can be accepted for now: {problem.strerror}.", file=sys.stderr)
 
 
+class Output:
+    """What one connection sends, and whether its client reads it."""
+
+    def __init__(self) -> None:
+        self.reset = asyncio.Event()
+        """Set when the client has closed the connection without reading all of it."""
+        self.size = 0
+        """The bytes of all replies so far, without those of HTTP."""
+        self.is_late = False
+        """The client has left a reply unread for too long, so it cannot read those after it either."""
+
+
 class PatientConnection(H11Protocol):
     """One connection, which is closed if its client keeps the server waiting."""
 
@@ -64,8 +76,8 @@ class PatientConnection(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        self._reset = asyncio.Event()
-        super().__init__(config, server_state, {**app_state, RESET: self._reset}, _loop)
+        self._output = Output()
+        super().__init__(config, server_state, {**app_state, OUTPUT: self._output}, _loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -85,7 +97,7 @@ class PatientConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_deadline()
         if isinstance(exc, ConnectionResetError):
-            self._reset.set()
+            self._output.reset.set()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:

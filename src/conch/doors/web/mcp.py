@@ -33,7 +33,7 @@ from conch.app import App
 from conch.doors.web.mcp_calls import MOST_CALLS, AnsweredCalls, Caller, ReplyWriter, Run
 from conch.doors.web.replies import refused
 from conch.doors.web.resources import Resources
-from conch.doors.web.tcp import Address, unread_bytes
+from conch.doors.web.tcp import unread_bytes
 from conch.errors import InvalidArgument, StoreError
 from conch.lean import Any
 from conch.tools.calling import call_tool
@@ -67,7 +67,6 @@ class McpDoor:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._calls: set[Run] = set()
         self._answered: OrderedDict[str, AnsweredCalls] = OrderedDict()
-        self._newest: dict[Address, Caller] = {}
         self._tasks: TaskGroup | None = None
         self._limiter: anyio.CapacityLimiter | None = None
         self._stopped: anyio.Event | None = None
@@ -132,7 +131,6 @@ class McpDoor:
             await refused("STOPPING", "The server is stopping.", 503)(scope, receive, send)
             return
         caller = Caller(scope)
-        self._newest[caller.client] = caller
 
         async def watch() -> Message:
             message = await receive()
@@ -142,12 +140,13 @@ class McpDoor:
 
         async def about_to_write(size: int) -> None:
             if caller.run is not None and caller.run.has_replied:
-                caller.size = size
+                caller.begins_at = caller.output.size
                 for _ in range(_TURNS):
                     await anyio.sleep(0)
                 with anyio.move_on_after(0):
                     await watch()
                 caller.gets_reply = not caller.is_gone
+            caller.output.size += size
 
         async def answer(message: Message) -> None:
             if scope["method"] == "DELETE" and message["type"] == "http.response.start" and message["status"] == 200:
@@ -162,31 +161,24 @@ class McpDoor:
         finally:
             caller.leave()
             await self._settle(caller)
-            if not caller.is_watched:
-                self._forget(caller)
-
-    def _forget(self, caller: Caller) -> None:
-        if self._newest.get(caller.client) is caller:
-            del self._newest[caller.client]
 
     async def _take_back_unread(self, caller: Caller, delivery: Delivery) -> None:
         """Take back what a reply brought, if its client reads none of it in time, or goes away before it does.
 
-        A client that has sent another request on the same connection has read the reply.
+        The client may have sent further requests on the same connection without reading any reply.
         """
         assert self._stopped is not None
-        deadline, is_unread = anyio.current_time() + _PATIENCE_SECONDS, False
+        deadline, is_unread, output = anyio.current_time() + _PATIENCE_SECONDS, False, caller.output
         while True:
             with anyio.move_on_after(_LOOK_SECONDS):
-                await caller.reset.wait()
-            if caller.reset.is_set():  # the system no longer knows what was unread, but the last look does
+                await output.reset.wait()
+            if output.reset.is_set():  # the system no longer knows what was unread, but the last look does
                 break
-            is_unread = unread_bytes(caller.client, caller.server) >= caller.size
-            if not is_unread or self._stopped.is_set() or anyio.current_time() >= deadline:
+            is_unread = unread_bytes(caller.client, caller.server) >= output.size - caller.begins_at
+            output.is_late = is_unread and (output.is_late or anyio.current_time() >= deadline)
+            if not is_unread or output.is_late or self._stopped.is_set():
                 break
-        is_newest = self._newest.get(caller.client) is caller
-        self._forget(caller)
-        if is_newest and is_unread:
+        if is_unread:
             await self._take_back(delivery)
 
     async def _take_back(self, delivery: Delivery) -> None:
@@ -216,7 +208,6 @@ class McpDoor:
         with anyio.CancelScope(shield=True):  # a cancellation may wait for the end of this
             delivery = await run_sync(run.settle, caller.gets_reply, limiter=self._limiter)
             if delivery is not None and delivery.is_retractable and self._tasks is not None:
-                caller.is_watched = True
                 self._tasks.start_soon(self._take_back_unread, caller, delivery)
             if delivery is not None:
                 self._answered.setdefault(run.request[0], AnsweredCalls()).note(run.request[1], delivery)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -11,7 +10,7 @@ import anyio
 from starlette.types import Message, Scope, Send
 
 from conch.calls import Call
-from conch.doors.web.connections import RESET
+from conch.doors.web.connections import OUTPUT, Output
 from conch.doors.web.tcp import Address
 from conch.lean import Lock
 from conch.tools.replies import Delivery, Reply
@@ -52,11 +51,9 @@ class Caller:
     def __init__(self, scope: Scope) -> None:
         self.client: Address = tuple(scope.get("client") or ("", 0))
         self.server: Address = tuple(scope.get("server") or ("", 0))
-        self.reset: asyncio.Event = scope.get("state", {}).get(RESET) or asyncio.Event()
-        """Set when the client has closed the connection without reading all of it."""
-        self.size = 0
-        """The bytes of the reply, without those of HTTP."""
-        self.is_watched = False
+        self.output: Output = scope.get("state", {}).get(OUTPUT) or Output()
+        self.begins_at = 0
+        """The size of the output before the reply."""
         self.is_gone = False
         self.gets_reply = False
         self.run: Run | None = None
