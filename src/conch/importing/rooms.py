@@ -20,7 +20,7 @@ from conch.importing.outcome import Outcome, derived_id, to_moment, to_number, t
 from conch.lean import json
 from conch.notices.events import handoff_payload
 from conch.rooms.handoffs import Handoff, check_handoff
-from conch.rooms.log import Event, find_event, next_event_seq, project, to_event
+from conch.rooms.log import Event, find_event, next_event_seq, project
 from conch.rooms.presence import member_columns
 from conch.rooms.replay import Replay, Seat, follow_members
 from conch.rooms.room import Room, save_room
@@ -300,9 +300,9 @@ class _Writer:
             "created_at": self._in_order(moment),
             "previous_seq": room.last_event_seq,
         }
-        stored = self._tx.one("append_event", **columns)
-        assert stored is not None
-        event = to_event({**columns, **stored})
+        self._tx.run("append_event", **columns)
+        event = find_event(self._tx, columns["event_seq"])  # with the names of its agents
+        assert event is not None
         self.replay = self.replay._replace(room=project(room, event))
         follow_members(self.replay.members, event)
         return event
@@ -311,11 +311,9 @@ class _Writer:
         """Add the notice that goes with a handoff, and accept the one that a grant has answered."""
         tx, now = self._tx, event.created_at
         if accepted is not None and event.to_agent_id is not None:
-            by = {"agent_id": event.to_agent_id, "now": now}
-            notice = tx.one("accept_handoff", event_seq=accepted, name=event.to_agent, **by)
-            about = {"room_id": event.room_id, "agent_name": event.to_agent, "details_json": None}
-            if notice is not None:
-                tx.run("append_activity", kind="accepted", subject_id=notice["event_id"], **about, **by)
+            given = {"event_seq": accepted, "agent_id": event.to_agent_id, "name": event.to_agent, "now": now}
+            tx.run("append_acceptance", room_id=event.room_id, **given)
+            tx.run("accept_handoff", **given)
         if event.handoff is not None:
             both = {"from_agent_id": event.from_agent_id, "from_agent": event.from_agent}
             both |= {"to_agent_id": event.to_agent_id, "to_agent": event.to_agent}

@@ -58,8 +58,7 @@ WHERE event_id = :event_id AND state <> 'accepted';
 -- name: accept_handoff
 UPDATE protocol_events
 SET state = 'accepted', accepted_at = :now, seen_at = COALESCE(seen_at, :now), to_agent_id = :agent_id, to_agent = :name
-WHERE handoff_event_seq = :event_seq AND state <> 'accepted'
-RETURNING event_id;
+WHERE handoff_event_seq = :event_seq AND state <> 'accepted';
 
 -- name: reopen_handoff
 UPDATE protocol_events

@@ -6,8 +6,7 @@ VALUES
   (:event_seq, :event_id, :room_id, :turn_id, :event_type,
    :from_agent_id, (SELECT name FROM room_members WHERE room_id = :room_id AND agent_id = :from_agent_id),
    :to_agent_id, (SELECT name FROM room_members WHERE room_id = :room_id AND agent_id = :to_agent_id),
-   :handoff_json, :reason, :details_json, :created_at, :previous_seq)
-RETURNING from_agent, to_agent;
+   :handoff_json, :reason, :details_json, :created_at, :previous_seq);
 
 -- name: pending_event
 SELECT e.* FROM path_rooms r JOIN room_events e ON e.event_seq = r.pending_handoff_event_seq WHERE r.room_id = :room_id;
