@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -110,6 +111,19 @@ def test_the_line_that_restore_prints_brings_a_dump_back_under_a_running_process
         pass
     with app.store.read() as tx:
         assert [row["room_id"] for row in tx.all("all_rooms")] == ["a"]
+
+
+def test_the_line_that_restore_prints_for_what_wipe_has_kept_brings_it_back(
+    conch: Conch, server: Any, database: str, room_id: str, tmp_path: Path
+) -> None:
+    wiped = json.loads(conch("db", "wipe", "--yes", "--json").stdout)["data"]
+
+    refused = error(conch("db", "restore", wiped["backup"], "--json"))
+    setting, *words = shlex.split(refused["command"])
+    conch(*words[1:], CONCH_STORE=setting.partition("=")[2])
+
+    assert words[:3] == ["conch", "db", "copy"]
+    assert server.ask("SELECT room_id FROM conch.path_rooms", database) == [(room_id,)]
 
 
 @pytest.mark.usefixtures("room_id")

@@ -535,6 +535,15 @@ class PostgresStore:
         """
         import shlex
 
+        if _is_sqlite(file):  # `conch db wipe` keeps what was there in such a file
+            kept, address = shlex.quote(f"CONCH_STORE={file}"), self._address.for_programs()
+            command = f"{kept} {shlex.join(['conch', 'db', 'copy', '--to', address])}"
+            message = (
+                "Nothing was restored. The file is an SQLite store, and this store is on PostgreSQL. As the owner of "
+                "its tables, empty it with `conch db wipe` if it has been used since. Then copy the file into it:\n\n"
+                f"    {command}"
+            )
+            raise OtherToolNeeded(message, store=self.describe(), command=command)
         with self._connected() as connection:
             owner = self._schema.other_owner(connection)
             is_there = connection.execute("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", [f"{SCHEMA}.meta"]).fetchone()
@@ -599,3 +608,11 @@ class PostgresStore:
             idle, self._idle = self._idle, []
         for _, connection in idle:
             connection.close()
+
+
+def _is_sqlite(file: str) -> bool:
+    try:
+        with open(file, "rb") as opened:
+            return opened.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False  # `pg_restore` says why it cannot be read
