@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,6 +14,7 @@ from conch.agents.identity import Signal, Signals
 from conch.app import App, open_app
 from conch.calls import Call
 from conch.errors import StoreReplaced
+from conch.storage.copying import copy_store
 from conch.storage.replacement import new_epoch
 from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
@@ -208,6 +210,30 @@ def test_a_room_and_a_topic_that_the_restored_store_has_may_still_be_left_out(
     assert (refused.data["error"], refused.data["field"]) == ("INVALID_ARGUMENT", "topic_id")
     assert again["room_id"] != joined["room_id"]
     assert call(session, "sync", wait_seconds=0)["received"] == []
+
+
+def test_a_room_that_a_later_restore_brings_back_may_be_left_out_again(
+    session: Session, environ: dict[str, str], workspace: str, tmp_path: Path
+) -> None:
+    joined = call(session, "join_path", context_path=workspace)
+    backup = str(tmp_path / "kept.sqlite")
+    copy(environ, environ | {"CONCH_STORE": backup})
+    wipe(environ)
+    refused = call_tool(TOOLS["get_room_state"], session, {}, Call())
+
+    wipe(environ)  # the refused call has made its agent known again
+    copy(environ | {"CONCH_STORE": backup}, environ)
+
+    assert refused.data["field"] == "room_id"
+    assert call(session, "get_room_state")["room"]["room_id"] == joined["room_id"]
+    assert call(session, "sync", wait_seconds=0)["topic_id"] == joined["topic_id"]
+
+
+def copy(source: dict[str, str], target: dict[str, str]) -> None:
+    there, here = open_app(source), open_app(target)
+    copy_store(there.store, here.store)
+    there.close()
+    here.close()
 
 
 def test_a_turn_that_came_after_a_restore_is_known(session: Session, environ: dict[str, str], workspace: str) -> None:

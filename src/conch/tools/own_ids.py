@@ -26,6 +26,8 @@ class OwnIds:
         self._replies = replies
         self._find = find
         self._is_doubtful = False
+        self._lost: set[str] = set()
+        """The rooms and topics that the store does not have. A later restore may bring them back."""
         self._rooms: dict[str, Room] = {}  # by path: a closed room and the next one at its path are not two
         self._topics: dict[str, None] = {}
         self._turns: dict[str, Room] = {}
@@ -35,20 +37,19 @@ class OwnIds:
         self._turns = {}
         self._is_doubtful = True
 
-    def _forget_lost(self) -> None:
-        """Keep only the rooms and topics that the store has. It is asked once, when one of them is needed."""
+    def _present(self) -> list[Room]:
+        """The rooms that the store has. After a replacement it is asked until it has them all, or a room is joined."""
         if self._is_doubtful:
-            rooms = {path: room.room_id for path, room in self._rooms.items()}
-            found = self._find(rooms.values(), self._topics)
-            for path, room_id in rooms.items():
-                if room_id not in found:
-                    self._rooms.pop(path, None)
-            for topic_id in [*self._topics]:
-                if topic_id not in found:
-                    self._topics.pop(topic_id, None)
-            self._is_doubtful = False
+            rooms, topics = [room.room_id for room in [*self._rooms.values()]], [*self._topics]
+            self._lost = {*rooms, *topics} - self._find(rooms, topics)
+            self._is_doubtful = bool(self._lost)
+        return [room for room in [*self._rooms.values()] if room.room_id not in self._lost]
 
     def join_room(self, room: Room) -> None:
+        for lost in [each for each in [*self._rooms.values()] if each.room_id in self._lost]:
+            self.leave_room(lost)
+        for topic_id in self._lost:
+            self._topics.pop(topic_id, None)
         self._rooms[room.canonical_path] = room
 
     def leave_room(self, room: Room) -> None:
@@ -57,8 +58,7 @@ class OwnIds:
     @property
     def room(self) -> Room | None:
         """The room of this connection, if it has joined only one."""
-        self._forget_lost()
-        rooms = list(self._rooms.values())
+        rooms = self._present()
         return rooms[0] if len(rooms) == 1 else None
 
     def join_topic(self, topic_id: str) -> None:
@@ -91,8 +91,7 @@ class OwnIds:
         return completed
 
     def _room_id(self) -> str:
-        self._forget_lost()
-        rooms = list(self._rooms.values())
+        rooms = self._present()
         if len(rooms) == 1:
             return rooms[0].room_id
         if not rooms:
@@ -103,8 +102,8 @@ class OwnIds:
         raise InvalidArgument(message, field="room_id")
 
     def _topic_id(self) -> str:
-        self._forget_lost()
-        topics = list(dict.fromkeys([*(room.topic_id for room in self._rooms.values()), *self._topics]))
+        rooms, joined = self._present(), [each for each in [*self._topics] if each not in self._lost]
+        topics = list(dict.fromkeys([*(room.topic_id for room in rooms), *joined]))
         if len(topics) == 1:
             return topics[0]
         if not topics:
