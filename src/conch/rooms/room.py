@@ -136,7 +136,7 @@ def expect_shown(tx: Transaction, room_id: str, limit: int) -> None:
     """Fetch ahead what `Roll.shown` reads, unless it finds members that are gone and not marked yet."""
     tx.ahead("count_members", room_id=room_id, is_gone=1)
     tx.ahead("gone_holders", room_ids=[room_id], now=NOW)
-    places = {"after": -1, "through": NO_LIMIT, "wrap": -1}
+    places = {"after": -1, "through": NO_LIMIT}
     tx.ahead(
         "members_from", room_id=room_id, now=NOW, within=_EVER, host_id="", limit=min(limit, _LARGEST_CHUNK), **places
     )
@@ -260,14 +260,17 @@ class Roll:
             return
         through = NO_LIMIT
         while True:
-            rows = self._around(after, wrap)
-            if rows is None:
-                given = {"after": after, "through": through, "wrap": wrap, "now": self._tx.now, "within": within}
+            around = self._around(after, wrap)
+            if around is None:
+                given = {"after": after, "through": through, "now": self._tx.now, "within": within}
                 rows = self._tx.all("members_from", room_id=self._room_id, host_id=host_id, limit=chunk, **given)
+            else:
+                rows = around
             yield from map(self._note, rows)
-            if len(rows) < chunk:
+            is_over = len(rows) < chunk  # this lap, or both
+            if is_over and (wrap < 0 or around is not None):
                 return
-            after, chunk = rows[-1]["ordinal"], min(8 * chunk, _LARGEST_CHUNK)
+            after, chunk = -1 if is_over else rows[-1]["ordinal"], min(8 * chunk, _LARGEST_CHUNK)
             if after <= wrap:  # in the second lap
                 through, wrap = wrap, -1
 

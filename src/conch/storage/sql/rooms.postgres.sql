@@ -9,7 +9,8 @@ WHERE m.room_id = :room_id AND m.agent_id IN (
 );
 
 -- name: members_after
--- Like `members_from`, beginning at the place of an agent.
+-- The members after an agent and then those up to it. Each part has its own limit, so that it ends early. Without one,
+-- it would read the whole room to sort it.
 SELECT * FROM (
   SELECT * FROM (
     SELECT 0 AS lap, m.*, a.last_seen_at

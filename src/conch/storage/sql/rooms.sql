@@ -51,25 +51,11 @@ FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
 WHERE m.name = :name AND m.room_id = :room_id;
 
 -- name: members_from
--- Each part has its own limit, so that it ends early. Without one, it would read the whole room to sort it.
-SELECT * FROM (
-  SELECT * FROM (
-    SELECT 0 AS lap, m.*, a.last_seen_at
-    FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
-    WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.ordinal > :after AND m.ordinal <= :through
-      AND a.last_seen_at > :now - :within AND (:host_id = '' OR m.host_id = :host_id)
-    ORDER BY m.ordinal LIMIT :limit
-  ) ahead
-  UNION ALL
-  SELECT * FROM (
-    SELECT 1 AS lap, m.*, a.last_seen_at
-    FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
-    WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.ordinal <= :wrap AND a.last_seen_at > :now - :within
-      AND (:host_id = '' OR m.host_id = :host_id)
-    ORDER BY m.ordinal LIMIT :limit
-  ) behind
-) around
-ORDER BY lap, ordinal LIMIT :limit;
+SELECT m.*, a.last_seen_at
+FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.ordinal > :after AND m.ordinal <= :through
+  AND a.last_seen_at > :now - :within AND (:host_id = '' OR m.host_id = :host_id)
+ORDER BY m.ordinal LIMIT :limit;
 
 -- name: members_there
 -- Members after a place that may be there, and these agents. In a large room, most of the others are silent.
