@@ -631,9 +631,9 @@ def test_following_prints_one_entry_per_line_and_nothing_else(conch: Conch, name
     conch("send", "hello", "--to", "ada:1", agent="bob:2")  # mail for the agent that follows
     conch("close", "--yes")
 
-    out, _ = follower.communicate(timeout=30)
-    assert follower.returncode == 0
-    assert [json.loads(line)["event_type"] for line in out.splitlines()] == ["join", "message", "claim", "close"]
+    rest = [json.loads(line)["event_type"] for line in follower.stdout]
+    assert follower.wait(timeout=30) == 0
+    assert rest == ["join", "message", "claim", "close"]
 
 
 def test_an_unprintable_name_is_an_unknown_agent(conch: Conch) -> None:
