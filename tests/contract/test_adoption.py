@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.callers import person
 from tests.hostile import plant_together
 
+from conch.agents.people import Person
 from conch.app import App
 from conch.notices.timeline import read_timeline
+from conch.overseeing.steering import Steering
 from conch.tools import timeline_view
 from conch.tools.replies import Reply
 from conch.upkeep.verify import verify_store
@@ -1047,6 +1050,22 @@ def test_what_the_agent_has_used_since_is_not_given_back(ada: Any, bob: Any, los
 
     assert ada.data("get_room_state")["room"]["owner"] == "bob:2"
     assert [each["agent_id"] for each in ada.data("scope_list")["reservations"]] == ["bob:2"]
+
+
+def test_nothing_is_given_back_to_an_agent_that_was_kicked_meanwhile(
+    ada: Any, bob: Any, lost: Any, workspace: str, app: App
+) -> None:
+    pass_stick_to(ada, lost)
+    write(workspace, "src/parser.py")
+    die(lost)
+    missed = bob.call("agent_adopt", name="amber-otter", scope="src")
+    Steering(app).kick(Person(person(app.store, "eve")), bob.room_id, "lost:9", "it is gone")
+
+    missed.delivery.retracted(lambda task: task())
+
+    assert ada.data("get_room_state")["room"]["reserved_for"] == "bob:2"
+    assert [each["agent_id"] for each in ada.data("scope_list")["reservations"]] == ["bob:2"]
+    assert verify_store(app.store).problems == []
 
 
 def last_change_of_the_reservation(agent: Any) -> tuple[str, str]:

@@ -113,8 +113,10 @@ class Adoption:
         """
         with self._rooms.change(caller, room_id, LOCK, even_closed=True) as (tx, snapshot):
             held, prior = _load_reservations(tx, snapshot, caller.agent_id), snapshot.find(moved.prior_id)
+            if prior is None:  # it has left meanwhile, so nothing can be its own
+                return
             for each in held:
-                if prior is not None and moved.reservations.get(each.reservation_id) == each.expires_at:
+                if moved.reservations.get(each.reservation_id) == each.expires_at:
                     _hand_reservation(tx, each, prior)
             room = snapshot.room
             if moved.has_offer and room.reserved_for == caller.agent_id:
