@@ -11,7 +11,14 @@ from conch.turns.waiting import Claim, Wait
 
 def your_turn(session: Session, wait: Wait) -> Reply:
     delivery = granting(session, wait.snapshot.room, wait.claim)
-    return Reply(view.your_turn(wait), view.your_turn_text(wait), delivery, next=view.after_claim(wait), shown=wait)
+    return Reply(
+        view.your_turn(wait),
+        view.your_turn_text(wait),
+        delivery,
+        next=view.after_claim(wait),
+        shown=wait,
+        told=view.TURN_TOLD,
+    )
 
 
 def granting(session: Session, room: Room, claim: Claim | None) -> Delivery:

@@ -226,6 +226,9 @@ def _whole_member_line(snapshot: Snapshot, member: Member) -> str:
     return f"{line}\n{MARGIN}agent_id={one_line(member.agent_id)} ordinal={member.ordinal}"
 
 
+TURN_TOLD = frozenset(("status", "reason", "turn_id", "lease_id", "room_id", "handoff"))
+
+
 def your_turn_text(wait: Wait) -> str:
     room = wait.snapshot.room
     head = f"your_turn ({wait.reason}): turn_id={room.turn_id} lease_id={room.lease_id} room_id={room.room_id}"
