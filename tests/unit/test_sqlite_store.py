@@ -23,6 +23,7 @@ from conch.errors import (
     StoreUnavailable,
     StoreUncertain,
 )
+from conch.storage.sqlite import logs, places
 from conch.storage.sqlite.connections import Connections
 from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.files import filesystem_type
@@ -917,3 +918,23 @@ def test_lists_of_many_lengths_need_few_statements() -> None:
 
     assert len({statement for statement, _ in expanded}) == 8
     assert all({*flat.values()} == {*range(size)} for size, (_, flat) in enumerate(expanded, start=1))
+
+
+@pytest.mark.parametrize(("quiet_ns", "read", "written"), [(2**62, 5, 10), (-1, 2, 4)])
+def test_the_checks_of_the_files_take_as_many_stat_calls_as_their_page_says(
+    open_store: Open, monkeypatch: pytest.MonkeyPatch, quiet_ns: int, read: int, written: int
+) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr(places, "_stat", lambda *given, **how: (calls.append(given), os.stat(*given, **how))[1])
+    monkeypatch.setattr(logs, "_fstat", lambda *given: (calls.append(given), os.fstat(*given))[1])
+    monkeypatch.setattr(places, "_QUIET_NS", quiet_ns)
+    store = open_store()
+    use(store)
+    calls.clear()
+
+    with store.read():
+        of_the_read = len(calls)
+    with store.write("room"):
+        pass
+
+    assert (of_the_read, len(calls) - of_the_read) == (read, written)
