@@ -136,6 +136,18 @@ def test_a_client_that_does_not_list_conch_is_a_problem_with_advice(
     assert "does not list conch" in problem["found"] and problem["advice"]
 
 
+def test_a_client_that_does_not_start_hides_no_other_harness(home: Path, conch: Conch, environ: dict[str, str]) -> None:
+    put_program(home, environ, "codex", "echo conch ok")
+    put_program(home, environ, "claude", "")
+    (home / "bin" / "claude").write_text("#!/no/such/interpreter")
+    conch("one", "install", "claude", "codex")
+
+    listed = conch("one", "doctor")["error"]["findings"]
+
+    assert [finding["state"] for finding in listed if finding["what"] == "Claude Code"] == ["problem"]
+    assert "ok" in [finding["state"] for finding in listed if finding["what"] == "Codex"]
+
+
 @pytest.mark.parametrize("trust, state", [("trusted", "ok"), ("untrusted", "note")])
 def test_codex_is_asked_whether_it_trusts_the_hooks(
     home: Path, conch: Conch, environ: dict[str, str], trust: str, state: str

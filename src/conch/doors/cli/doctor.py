@@ -72,7 +72,7 @@ def _object(finding: _Finding) -> dict[str, str]:
     return {"what": finding.what, "state": finding.state, "found": finding.found, "advice": finding.advice}
 
 
-def _try(check: Callable[[], list[_Finding]]) -> list[_Finding]:
+def _try(check: Callable[[], list[_Finding]], what: str = "check") -> list[_Finding]:
     """A check that fails is a finding, too."""
     try:
         return check()
@@ -80,7 +80,7 @@ def _try(check: Callable[[], list[_Finding]]) -> list[_Finding]:
         return [_Finding("store", "problem", refusal.message, code=refusal.code)]  # the message says what to do
     except (OSError, ValueError) as problem:
         found, advice = f"{type(problem).__name__}: {problem}", "Remove the cause, and run `conch doctor` again."
-        return [_Finding("check", "problem", found, advice)]
+        return [_Finding(what, "problem", found, advice)]
 
 
 def _line(finding: _Finding) -> str:
@@ -239,7 +239,8 @@ def _harnesses(place: Place) -> list[_Finding]:
     folders = search_path("PATH", workspace_here())
     found = [harness for harness in HARNESSES.values() if is_there(harness, place, folders)]
     with ThreadPoolExecutor() as pool:
-        return [finding for findings in pool.map(partial(_harness, place), found) for finding in findings]
+        checks = pool.map(lambda harness: _try(partial(_harness, place, harness), harness.title), found)
+        return [finding for findings in checks for finding in findings]
 
 
 def _harness(place: Place, harness: Harness) -> list[_Finding]:
