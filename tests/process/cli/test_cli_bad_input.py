@@ -270,3 +270,11 @@ def test_letters_that_the_terminal_cannot_show_are_escaped(conch: Conch) -> None
 
     assert answer.status == 0
     assert "gr\\xfc\\xdfe \\u2713" in answer.out
+
+
+@pytest.mark.parametrize("words", [("guard", "check"), ("send", "-"), ("release", "--handoff", "-")])
+def test_standard_input_that_is_too_large_is_refused_and_not_cut(holder: Any, words: tuple[str, ...]) -> None:
+    refused = holder(*words, "--json", stdin="a file\n" * 3_000_000)
+
+    assert refused.status == 2
+    assert "Standard input is larger than 16777216 bytes" in refused.error["message"]

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from conch.agents.records import read_label
 from conch.app import App, open_app
 from conch.calls import Call
-from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownRoom, some_of
+from conch.errors import InvalidArgument, LimitExceeded, TopicNotFound, UnknownMember, UnknownRoom, some_of
 from conch.lean import TYPE_CHECKING, Any, TextIO, import_module
 from conch.tools import fields
 from conch.tools.replies import Delivered, Reply
@@ -209,7 +209,11 @@ def read_standard_input(field: str | None = None) -> bytes:
     """All of standard input, read once: a command that runs again after a lost connection needs it again."""
     if sys.stdin is None:  # our parent process closed it
         raise InvalidArgument("There is no standard input to read.", field=field)
-    return _read_once(sys.stdin)
+    content = _read_once(sys.stdin)
+    if len(content) > LARGEST_INPUT:
+        message = f"Standard input is larger than {LARGEST_INPUT} bytes, so it was not used."
+        raise LimitExceeded(message, field=field, limit=LARGEST_INPUT)
+    return content
 
 
 @lru_cache(maxsize=1)

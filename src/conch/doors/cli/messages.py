@@ -5,7 +5,7 @@ from __future__ import annotations
 from conch.agents.records import label
 from conch.clock import SECOND
 from conch.doors.cli.command import parse_duration
-from conch.doors.cli.context import LARGEST_INPUT, Context, read_standard_input
+from conch.doors.cli.context import Context, read_standard_input
 from conch.doors.cli.output import moment_text, presentable
 from conch.errors import InvalidArgument, QuestionNotFound
 from conch.lean import TYPE_CHECKING, NamedTuple, json
@@ -55,7 +55,7 @@ def read_text(given: str) -> str:
     if given != "-":
         return given
     try:
-        text = read_standard_input("text")[:LARGEST_INPUT].decode("utf-8-sig")
+        text = read_standard_input("text").decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidArgument("Standard input is not valid UTF-8.", field="text") from None
     if "\0" in text:
