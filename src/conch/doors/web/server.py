@@ -67,6 +67,7 @@ def serve(app: App, options: Serving, tools: Mapping[str, Tool], instructions: s
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,
     )
+    app.load()  # a process that has no descriptor left cannot import or read anything
     logging.getLogger("mcp").setLevel(logging.ERROR)  # mistakes of clients are not errors of the server
     if app.settings.retention_days:
         keep_pruned(Retention(app.store, app.bell, app.settings))
