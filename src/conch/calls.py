@@ -85,7 +85,7 @@ class Call:
         self.report_every = float("inf") if report is None else every
         self._renew: Callable[[], None] | None = None
         self.reply = object()
-        """Stands for its reply, and keeps nothing of the call alive."""
+        """Identifies its reply. Keeping it keeps nothing else of the call in memory."""
         self.undo: Callable[[], object] | None = None
         """Takes back what a failed call may still have granted, if its commit is in doubt."""
 
@@ -138,8 +138,8 @@ class Call:
 class Telling:
     """Something that was granted until some time, and the replies that tell its agent of it.
 
-    It is not taken back while one of these replies may arrive. Asking for it again extends it. That does not show that
-    the agent knows of it, so the reply is then another one that tells of it. Any other new end does show it.
+    It is not taken back while one of these replies may still arrive. An agent that asks for it again may not know that
+    it has it: this moves the end, and the answer is one more such reply. Any other new end shows that the agent knows.
     """
 
     def __init__(self, reply: object, until: int | None) -> None:
@@ -147,18 +147,18 @@ class Telling:
         self._ends = [until]
 
     def again(self, reply: object, until: int | None) -> None:
-        """Note another reply, and the new end. That may not be stored in the end, so earlier ones still count."""
+        """Note another reply and a new end. The store may not have taken the new end, so earlier ones still count."""
         self._ends.append(until)
         del self._ends[:-_MOST_ENDS]
         if len(self._replies) < _MOST_TELLING:
             self._replies.add(reply)
 
     def explains(self, until: int | None) -> bool:
-        """Whether nothing but asking has changed the end."""
+        """Whether only asking has moved the end to this time."""
         return until in self._ends
 
     def lose(self, reply: object) -> bool:
-        """Note that a reply was lost. Returns whether no other may arrive."""
+        """Note that a reply was lost. True if no other reply can still arrive."""
         self._replies.discard(reply)
         return not self._replies
 

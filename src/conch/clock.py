@@ -28,7 +28,7 @@ def to_seconds(moment: int | None) -> float | None:
 
 @lru_cache(maxsize=256)  # messages that were sent together have one moment, and a float is slow to spell
 def spell_seconds(moment: int) -> str:
-    """The same in a text."""
+    """The same as text."""
     return str(moment / SECOND)
 
 
@@ -40,7 +40,7 @@ def parse_iso(text: str) -> float | None:
     if not all(part.isascii() and part.isdecimal() for part in parts):
         return None
     year, month, day, hour, minute, second, millisecond = map(int, parts)
-    year -= month <= 2  # years that begin in March, so that the day of a leap year is the last one
+    year -= month <= 2  # count years from March, so that a leap day is the last day
     days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 1 - 719_468
     return days * 86_400 + hour * 3_600 + minute * 60 + second + millisecond / 1_000
 

@@ -108,7 +108,7 @@ SETTINGS = (
     Setting(
         "retention_days",
         0,
-        "how long to keep what is closed, read, ended or accepted; then a server deletes it; 0: keep everything",
+        "after how many days a server deletes what is closed, read, ended or accepted; 0 keeps everything",
         0,
         36_500,
     ),

@@ -50,7 +50,7 @@ else:
     _made = {}  # how often each class was called before it compiled its constructor
 
     def _in_order(cls, values, named):
-        """The values of all fields. None if they are not right, for the compiled constructor to say why."""
+        """All values in order. None if they do not fit: the compiled constructor then raises the error."""
         fields = cls._fields
         rest = fields[len(values) :]
         for name in named:

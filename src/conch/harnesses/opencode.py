@@ -18,7 +18,7 @@ def _settings(folder: str, place: Place) -> Change:
 
 
 def changes_below(folder: str, own: str, place: Place, harness: str) -> list[Change]:
-    """What OpenCode needs, and what is built on it. `own` is the name of its folder in a project."""
+    """The changes for OpenCode, or for a program that is built on it. `own` is the name of its folder in a project."""
     return [
         _settings(place.project or folder, place),
         _plugin(os.path.join(place.project, own) if place.project is not None else folder, place, harness),

@@ -72,7 +72,7 @@ def _is_within(real: str, folder: str) -> bool:
 
 
 def _is_private(facts: os.stat_result) -> bool:
-    """Whether only this user and the system's administrator can change a file or folder."""
+    """Whether a file or folder belongs to this user or to root, and not everyone may change it."""
     users = (os.geteuid(), 0) if hasattr(os, "geteuid") else (facts.st_uid,)  # Windows keeps a user's folders apart
     return facts.st_uid in users and not facts.st_mode & S_IWOTH
 

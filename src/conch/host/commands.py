@@ -43,7 +43,7 @@ def ask_git(top: str, workspace: str, seconds: float, *questions: Sequence[str])
     """Git's answers to questions about the repository at `top`, which is in the workspace.
 
     A question is a built-in command of git with its options. None if there is no git or no repository, or if an answer
-    is too long. TimeoutError if the answers take longer than this in all.
+    is too long. TimeoutError if all answers together take longer than `seconds`.
     """
     with open_sandbox(widest_root(workspace), seconds) as sandbox:
         repository = sandbox and mirror(top, os.path.join(sandbox.folder, "mirror"))
@@ -74,7 +74,7 @@ def _settings(answer: Answer | None) -> dict[str, str]:
 
 
 def ask_where(folder: str, workspace: str, *words: str) -> Answer:
-    """What `git rev-parse` says about a folder. It reads all settings, and runs nothing that is in them.
+    """What `git rev-parse` says about a folder. Git reads all settings, but runs no program that they name.
 
     The settings may lead it out of the workspace, but no program of the workspace is ever run.
     """
@@ -90,8 +90,8 @@ def ask_where(folder: str, workspace: str, *words: str) -> Answer:
 def ask_bd(folder: str, workspace: str, seconds: float, *words: str) -> Answer | None:
     """The answer of Beads' `bd` in a folder of the workspace; None if there is no bd or its answer is too long.
 
-    TimeoutError if the answer takes longer than this. Any git that bd starts fails at once, because it would read the
-    repository's configuration; bd then works as it does outside of a repository.
+    TimeoutError if the answer takes longer than `seconds`. Any git that bd starts fails at once, because it would read
+    the repository's configuration; bd then works as it does outside of a repository.
     """
     with open_sandbox(widest_root(workspace), seconds) as sandbox:
         if not sandbox:

@@ -67,7 +67,7 @@ def mirror(top: str, folder: str) -> Mirror | None:
         made = Mirror(top, os.path.join(folder, "own"), os.path.join(folder, "common"), os.path.join(common, "config"))
         _link(git, made.own)
         _link(common, made.common)
-        with open(os.path.join(made.own, "commondir"), "w") as pointer:  # git ignores the variable where it reads HEAD
+        with open(os.path.join(made.own, "commondir"), "w") as pointer:  # git ignores GIT_COMMON_DIR for HEAD
             pointer.write(made.common)
     except (OSError, ValueError):  # a path in one of the files may hold a NUL
         return None

@@ -1,7 +1,8 @@
 """Finds and starts programs: all that conch ever starts. No other module may do this.
 
 Agents can write every file of a workspace, and the user's PATH may lead into it: `node_modules/.bin`, `.`, an empty
-entry. So a program that is searched for is never one of the workspace, and neither is one that it searches for itself.
+entry. So conch never takes a program from the workspace, and leaves the workspace out of the PATH of a program that it
+starts.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Sandbox:
                         os.killpg(process.pid, signal.SIGKILL)
 
     def _read(self, process: Popen[bytes]) -> Answer | None:
-        import selectors  # rarely needed, too
+        import selectors  # slow to import, and rarely needed
 
         assert process.stdout is not None and process.stderr is not None
         pieces: dict[object, bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}

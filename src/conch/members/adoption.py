@@ -108,12 +108,12 @@ class Adoption:
     def give_back(self, caller: Caller, room_id: str, moved: Moved) -> None:
         """Let other agents have what they may wait for, if the reply of an adoption did not reach the caller.
 
-        The reservations and the offer of the stick belong to the agent that is gone again, unless the caller has used
-        them since. If the caller asks again, it gets them again. It keeps the name and the notices, which block nobody.
+        The reservations and the offer of the stick return to the agent that is gone, unless the caller has used them
+        since. If the caller asks again, it gets them again. It keeps the name and the notices, which block nobody.
         """
         with self._rooms.change(caller, room_id, LOCK, even_closed=True) as (tx, snapshot):
             held, prior = _load_reservations(tx, snapshot, caller.agent_id), snapshot.find(moved.prior_id)
-            if prior is None:  # it has left meanwhile, so nothing can be its own
+            if prior is None:  # it has left meanwhile, so nothing can return to it
                 return
             for each in held:
                 if moved.reservations.get(each.reservation_id) == each.expires_at:

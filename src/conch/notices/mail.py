@@ -164,7 +164,7 @@ def _besides(
 ) -> dict[str, list[Row]] | None:
     """What waits besides what a reply returns. None if that is not known without asking again.
 
-    It is known if no nudge waits, if the reply returns no question that waits, and if it is known what is left of its
+    It is known only if no nudge waits, the reply returns no question that waits, and `_left` knows what is left of the
     topic.
     """
     here = {kind: [row for row in found.get(kind, ()) if row["place"] == topic_id] for kind in _TALK}
@@ -184,7 +184,7 @@ def _left(here: dict[str, list[Row]], through: int, returned: list[tuple[int, st
     if int(unread["id"]) <= through:
         return {}
     number = sum(int(row["number"]) for row in to_you)
-    if not returned or number >= _MOST or here["shown"]:  # nobody has counted more, or what of it was shown
+    if not returned or number >= _MOST or here["shown"]:  # the rest was not counted, or some of it was shown
         return None
     new = [to_agent for seq, to_agent in returned if seq > unread["last_seq"]]
     number -= len([*filter(None, new)])
@@ -196,7 +196,7 @@ def _left(here: dict[str, list[Row]], through: int, returned: list[tuple[int, st
 
 
 def _newest(rows: list[Row]) -> Waiting | None:
-    """All of one kind as one. Messages to different names of an agent are in several rows."""
+    """The newest of one kind, with the number of all. Messages to different names of an agent are in several rows."""
     if not rows:
         return None
     newest = max(rows, key=lambda row: (row["line"] is not None, int(row["last_seq"])))

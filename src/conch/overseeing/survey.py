@@ -54,7 +54,7 @@ class Standing(NamedTuple):
     since: int
     """When that began, unless `is_last_seen`."""
     is_last_seen: bool
-    """`since` is when it was last seen: it neither holds the stick nor waits, or nobody knows when it went."""
+    """`since` is when it was last seen: it is idle, or nobody knows when its process ended."""
     work: str
     """What the holder works on, in an agent's words: its last note, or else what it was handed. Empty if unknown."""
     questions: list[Question]
@@ -71,7 +71,7 @@ class Trouble(NamedTuple):
     code: Literal["takeover", "unanswered", "unaccepted"]
     since: int
     is_last_seen: bool = False
-    """`since` is when the member was last seen, because nobody knows when it went."""
+    """`since` is when the member was last seen, because nobody knows when its process ended."""
     member: Member | None = None
     reason: str = ""
     question: Question | None = None
@@ -113,7 +113,7 @@ class _Facts(NamedTuple):
     unread: dict[str, int]
     waiting_since: dict[str, int]
     ends: dict[str, int]
-    """When members that are gone went, as far as that is known."""
+    """When the processes of members that are gone ended, as far as that is known."""
 
 
 def _unwatched(process: Process) -> int | None:
@@ -243,9 +243,9 @@ def _read(tx: Transaction, snapshot: Snapshot, viewer_id: str, left: dict[str, C
 
 
 def _find_ends(tx: Transaction, gone: list[Member], find_end: FindEnd) -> dict[str, int]:
-    """When these members went. If nobody saw that, it is when the agent's last connection was closed.
+    """When these members ended. If nobody saw that, it is when the agent's last connection was closed.
 
-    An agent whose session has ended went when it was last seen.
+    An agent whose session has ended did so when it was last seen.
     """
     if not gone:
         return {}

@@ -93,7 +93,7 @@ class Pruning:
         """Delete it, step by step. Rooms, topics and agents come last, when nothing is left in them or of them."""
         with self._store.read() as tx:
             room_ids = [row["room_id"] for row in tx.all("rooms_with_checkpoints")]
-        lapsed = self._prune_lapsed()  # they keep their owners, and closed rooms
+        lapsed = self._prune_lapsed()  # first, because they keep their owners and closed rooms from going
         members = self._leavers.remove_members(room_ids)
         with self._store.read() as tx:
             tx.take_time()

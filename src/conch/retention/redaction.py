@@ -23,7 +23,7 @@ class _Column(NamedTuple):
 
     name: str
     before: int | str
-    """A key before that of every row."""
+    """A key that comes before the key of every row."""
     fields: tuple[str, ...] = ()
     """The fields in which agents and people write. Without any, the whole object is theirs."""
     ours: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ def redact(tx: Transaction, person: Person, message: Message, reason: str, secre
     by = person.caller.label
     text = f"[{by} redacted this message: {reason}]"
     metadata: dict[str, Any] = {"redacted_by": by, "redacted_at": to_iso(tx.now)}
-    if message.addressees:  # who it is for is in another table, too
+    if message.addressees:  # the addressees are in another table too
         metadata["to"] = message.addressees
     given = {"text": text, "metadata_json": json.dumps(metadata, ensure_ascii=False)}
     tx.run("redact_message", message_id=message.message_id, **given)

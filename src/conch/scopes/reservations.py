@@ -47,7 +47,7 @@ class Grant(NamedTuple):
     taken_over: list[Reservation]
     warnings: Warnings
     reply: object
-    """Stands for the reply that tells the agent of it."""
+    """Identifies the reply that tells the agent of it."""
     telling: Telling | None
     """None if the agent may have used it since it was made: then it is not withdrawn."""
 
@@ -177,7 +177,7 @@ class Reservations:
         return earlier
 
     def withdraw(self, caller: Caller, grant: Grant) -> None:
-        """Undo a reservation of which no reply has reached the caller, unless something else extended or ended it."""
+        """Undo a reservation if no reply about it has reached the caller and nothing else has extended or ended it."""
         if grant.telling is not None and grant.telling.lose(grant.reply):
             self._rooms.briefly(partial(self._withdraw, caller, grant.reservation, grant.telling))
 

@@ -105,9 +105,8 @@ class _Matrix:
                 asked = {"model": self._model, "topic_id": topic_id, "after": after, "through": through}
                 self._append(topic_id, tx.all("vectors_of_topic", oldest=oldest, **asked))
                 self._through[topic_id] = through
-        if (
-            self._size > MOST_VECTORS * 5 // 4
-        ):  # a quarter more than wanted, because dropping old ones copies everything
+        # A quarter more than wanted, because dropping old ones copies everything.
+        if self._size > MOST_VECTORS * 5 // 4:
             self._keep(np.flatnonzero(self._numbers[: self._size] > oldest))
 
     def _append(self, topic_id: str, rows: list[Row]) -> None:

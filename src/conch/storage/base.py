@@ -38,7 +38,7 @@ class Phrase(NamedTuple):
 
 
 NO_LIMIT = 2**31 - 1  # more rows than any list has
-NOW = "now"  # a parameter `now` that stands for about `Transaction.now`, even before that is known
+NOW = "now"  # a parameter `now` with this value gets the store's time, close to `Transaction.now`
 LAST = 2**62  # above the number of any row
 
 
@@ -90,7 +90,7 @@ class Transaction(Reader, Protocol):
         """Fetch rows that `one` or `all` will probably ask for, together with the next read.
 
         That saves a round trip if the server is far away; if it is not, nothing is fetched, and this returns False.
-        The rows are from before the changes made since.
+        The rows do not show changes that this transaction makes later.
         """
 
     def run(self, statement: str, **parameters: Any) -> None:
@@ -135,7 +135,7 @@ class Transaction(Reader, Protocol):
         """
 
     def scan(self, check: Check, **parameters: Any) -> Generator[Row, None, None]:
-        """The rows that a check finds, some at a time. It translates driver errors itself.
+        """The rows that a check finds, in batches. It translates driver errors itself.
 
         Close it before the next statement. After an error the transaction can still be used.
         """
@@ -154,7 +154,7 @@ class Restoration(NamedTuple):
     finish: Callable[[], str | None]
     """Replace everything in one step. Processes that have the store open go on.
 
-    Returns where what was there before is kept; None if there was nothing.
+    Returns where the replaced store is kept; None if there was none.
     """
 
 
@@ -257,7 +257,7 @@ class Store(Protocol):
     def tidy(self, compact: bool) -> bool:
         """Write what is beside the store's file into it, after much was deleted. `compact` also makes it smaller.
 
-        False if another process reads, so that a part stays beside the file until it has finished.
+        False if another process is reading, so that a part stays beside the file until it has finished.
         """
 
     def durability(self) -> str:
@@ -282,7 +282,7 @@ class Store(Protocol):
 
 
 class Afterwards:
-    """Answers what is asked after a transaction has ended: what is `known` at once, the rest each by itself."""
+    """Answers queries after a transaction has ended: from the rows already `known`, else with a query of its own."""
 
     def __init__(self, store: Store, now: int, known: Iterable[tuple[Query, list[Row]]] = ()) -> None:
         self._store = store

@@ -21,7 +21,7 @@ _PRIMARY_KEY = r"constraint PRIMARY KEY \((.+)\)"
 
 
 def compare_schemas(expected: Facts, found: Facts) -> list[Problem]:
-    """Every difference, one problem each. Of a missing or unknown table, only the table itself is named."""
+    """Every difference, one problem each. For a missing or unknown table, only the table itself is named."""
     problems = []
     for fact in sorted({*expected, *found}):
         table = _table_of(fact)
@@ -62,7 +62,7 @@ def _describe(fact: str, expected: str | None, found: str | None) -> str:
 
 
 def range_checks(expected: Facts) -> list[Check]:
-    """One check for each table with times or numbered rows: their values are possible."""
+    """One check for each table with times or numbered rows: whether their values are possible."""
     columns, keys = defaultdict[str, dict[str, str]](dict), defaultdict[str, list[str]](list)
     for fact, meant in expected.items():
         named, table = re.match(_COLUMN, fact), _table_of(fact)

@@ -153,7 +153,8 @@ def next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
 
 
 def _candidates(snapshot: Snapshot, *passed_over: str | None) -> list[Member]:
-    """The other active members in the order of their turns, up to the first that need not wait to get the stick.
+    """The other active members in the order of their turns, up to the first that gets the stick even without waiting
+    for it.
 
     They begin after the owner. If the owner is a person, who may have taken the stick by force, the sequence goes on
     where it was before.

@@ -52,7 +52,7 @@ class Claim(NamedTuple):
     handoff_event_seq: int | None
     """The handoff that the new owner goes on from."""
     reply: object
-    """Stands for the reply that tells the agent of it."""
+    """Identifies the reply that tells the agent of it."""
     telling: Telling
 
     def has_lease_of(self, room: Room) -> bool:
@@ -270,8 +270,8 @@ class Claims:
     def _settle(self, caller: Caller, room_id: str, call: Call, ahead: Ahead | None = None) -> Wait:
         """Look again inside a write transaction. Claim the stick, or renew the lease if the caller already has it.
 
-        Another wait of the same agent may have claimed it. Asking again does not show that the agent knows of the
-        claim, so this reply is then another one that tells of it.
+        Another wait of the same agent may have claimed it. The agent may not know of that claim, so this reply tells of
+        it too.
         """
         with self._rooms.change(caller, room_id, even_closed=True, ahead=ahead or _expect_grant) as (tx, snapshot):
             found = self._judge(tx, snapshot, caller)

@@ -53,8 +53,8 @@ def test_with_nothing_to_delete_it_says_so_in_a_sentence(conch: Any) -> None:
     dry = conch("db", "prune", "--older", "1d", "--dry-run").out
     compacted = conch("db", "prune", "--older", "1d", "--compact", "--yes").out
 
-    assert dry.startswith("Nothing would be deleted in ")
-    assert compacted.startswith("Deleted nothing in ")
+    assert dry.startswith("Nothing would be deleted from ")
+    assert compacted.startswith("Deleted nothing from ")
 
 
 def test_a_time_is_required_unless_the_setting_gives_one(conch: Any) -> None:

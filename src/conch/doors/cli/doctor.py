@@ -127,7 +127,7 @@ def _bell(context: Context) -> list[_Finding]:
     if heard:
         return [_Finding("bell", "ok", f"rang after {took:.1f} ms")]
     advice = "Waits still work, but slowly. Check that the data directory is on a local disk."
-    return [_Finding("bell", "problem", "nobody heard a ring", advice)]
+    return [_Finding("bell", "problem", "the ring was not heard", advice)]
 
 
 def _durability(context: Context) -> list[_Finding]:

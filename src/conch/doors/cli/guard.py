@@ -31,7 +31,7 @@ def uninstall(options: Any) -> Report:
 
 
 def check(context: Context) -> Report:
-    """The files that standard input names, separated by NUL: may the caller commit them?"""
+    """Check whether the caller may commit the files that standard input names, separated by NUL."""
     names = os.fsdecode(read_standard_input()).split("\0")
     paths = [os.path.abspath(name) for name in names if name]
     found = context.app.guard.judge(context.caller.agent_id, paths, is_strict=True)

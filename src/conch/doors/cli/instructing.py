@@ -83,7 +83,7 @@ def _edited(text: str) -> str:
         with suppress(OSError):
             os.unlink(draft.name)  # nobody has written anything into it
         raise InvalidArgument(
-            f"The editor {editor!r} cannot be started: {error}. Set EDITOR.", field="EDITOR"
+            f"The editor {editor!r} cannot be started: {error}. Set VISUAL or EDITOR.", field="EDITOR"
         ) from None
     if status:
         message = f"The editor ended with {status}, so nothing was changed. Your text is in {draft.name}."

@@ -19,12 +19,12 @@ def prune(context: Context) -> Report:
     found = retention.survey(age)
     place = one_line(app.store.describe())
     if options.dry_run or not (any(found) or options.compact):
-        would = f"{_spell(found).capitalize()} would be deleted in {place}."
+        would = f"{_spell(found).capitalize()} would be deleted from {place}."
         return Report({**found._asdict(), "dry_run": options.dry_run}, would)
-    facts = f"This deletes {_spell(found)} in {place}, without a backup."
+    facts = f"This deletes {_spell(found)} from {place}, without a backup."
     require_yes(options, facts, "Delete now?", "Nothing was deleted. On a terminal, answer y; in a script, add --yes.")
     outcome = retention.prune(age, options.compact)
-    said = f"Deleted {_spell(outcome.pruned)} in {place}."
+    said = f"Deleted {_spell(outcome.pruned)} from {place}."
     if not outcome.is_tidy:
         said += " Another process is reading the store, so the file beside it (-wal) stays large until it has finished."
     return Report({**outcome.pruned._asdict(), "dry_run": False}, said)

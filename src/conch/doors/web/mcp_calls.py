@@ -82,8 +82,9 @@ class AnsweredCalls:
             self._deliveries.popitem(last=False)
 
     def cancel(self, request_id: object) -> Delivery | None:
-        """The delivery to take back. Some clients cancel every call after they have read its reply, so only the first
-        cancellation counts; see `conch mcp`."""
+        """The delivery to take back. Only the first cancellation counts, because some clients
+        cancel every call after they have read its reply. See `PendingCalls.cancel`.
+        """
         delivery, is_first = self._deliveries.pop(request_id, None), not self._cancels_late
         self._cancels_late = self._cancels_late or delivery is not None
         return delivery if is_first else None

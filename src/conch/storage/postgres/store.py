@@ -53,7 +53,7 @@ _FACTS = """SELECT
   (SELECT value FROM meta WHERE key = 'application') AS application,
   concat((SELECT value FROM meta WHERE key = 'epoch'), ' ', 'meta'::regclass::oid) AS epoch
 """
-# The same facts as an assertion: it ends a transaction on another store or schema before that has changed anything.
+# The same facts as an assertion: on another store or schema, the transaction fails before it has changed anything.
 _UNCHANGED = """SELECT 1 / (concat_ws(' ',
   (SELECT value FROM meta WHERE key = 'schema_version'), (SELECT value FROM meta WHERE key = 'application'),
   (SELECT value FROM meta WHERE key = 'epoch'), 'meta'::regclass::oid) = $1)::int
@@ -356,7 +356,7 @@ class PostgresStore:
         )
 
     def version(self) -> None:
-        """Finding that out would take a round trip."""
+        """Not known, because finding it out would take a round trip."""
 
     def is_locked(self, key: int) -> bool:
         """Whether any session holds an advisory lock on this key; False if the server does not answer."""

@@ -79,7 +79,7 @@ def _key(statement: str, parameters: dict[str, Any]) -> str:
     return f"{statement} {sorted(parameters.items())}"
 
 
-# A process asks for the same few again and again.
+# A process uses the same few names again and again.
 _number_lock = lru_cache(maxsize=1_000)(lock_number)
 _name_bell = lru_cache(maxsize=1_000)(notification)
 
@@ -100,7 +100,7 @@ def ring(channels: Sequence[str]) -> Question:
 
 @cache
 def _ringing(count: int) -> str:
-    """The query that rings this many channels. An array of them would take longer than all the rest of it."""
+    """The query that rings this many channels. An array would take longer to unpack than all the rest."""
     pairs = (f"(${2 * number + 1}::text, ${2 * number + 2}::bigint)" for number in range(count))
     return _RING.format(", ".join(pairs))
 

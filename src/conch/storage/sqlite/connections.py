@@ -44,7 +44,7 @@ class _UsedElsewhere(_Unsettled):
 
 
 class _Loan:
-    """A connection that is given back at the end. Every call needs one, so this is no generator, which is slower."""
+    """A connection that is given back at the end. Every call needs one, and a generator would be slower."""
 
     __slots__ = ("_connections", "_lent")
 

@@ -46,7 +46,7 @@ _CROWDED = (StoreUnavailable, "The store at {path} cannot be used now, because t
 _UNCERTAIN = (StoreUncertain, "The store at {path} failed during a commit: {reason}. The change may or may not "
               "have been made. Check the disk, and check what was stored before you try again.")  # fmt: skip
 
-# Damage that has no code of its own: a text of other bytes, and a schema that is not ours.
+# Damage that has no code of its own: text that is not UTF-8, and a schema that is not ours.
 _DAMAGES = ("Could not decode to UTF-8", "no such table: ", "no such column: ", " has no column named ")
 _OTHER_FORMAT = "invalid fts5 file format"  # the search index is damaged too, but this error has no code of its own
 _SHARED_MEMORY_BYTES = 32_768  # the smallest -shm file; WAL mode cannot start with less free space
@@ -72,7 +72,7 @@ _BY_ERRNO = {
 
 
 class CommitFailed(sqlite3.OperationalError):
-    """The disk failed during a commit. The change may be in the log, and come to light when the log is read again."""
+    """The disk failed during a commit. The change may be in the log, and appear when the log is read again."""
 
 
 def translate(error: sqlite3.Error | UnicodeDecodeError | OSError, path: str, named: str) -> StoreError:

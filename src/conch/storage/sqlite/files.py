@@ -32,7 +32,7 @@ _NETWORK_FILESYSTEMS = frozenset({
 def make_folder(path: str, named: str) -> None:
     """Create the store's folder if it is missing. `named` is the setting that gave the path.
 
-    The path has no links: SQLite would follow them, and another folder would be checked.
+    The path must have no links: SQLite would follow them to a folder that was not checked.
     """
     if tuple(map(int, sqlite3.sqlite_version.split("."))) < _OLDEST_SQLITE:
         raise StoreUnavailable(f"This Python has SQLite {sqlite3.sqlite_version}; conch needs 3.35 or newer.")
@@ -158,7 +158,7 @@ def note_loss(connection: sqlite3.Connection) -> None:
 
 
 def forget_loss(connection: sqlite3.Connection) -> None:
-    """After a restore or a wipe, nobody misses anything."""
+    """After a restore or a wipe, the lost changes no longer matter."""
     connection.execute("DELETE FROM meta WHERE key = 'lost'")
 
 

@@ -12,8 +12,9 @@ try:
 except ImportError:  # Windows has no flock, and does not let any process delete an open file
     fcntl = None  # type: ignore[assignment]
 
-RAW_MARK = 4, 60  # the bytes in the header of the file with the number of `PRAGMA user_version`, and where they begin
-# The bytes that SQLite locks: a user of the store shared, the last one to close exclusively; and every user of `-shm`.
+RAW_MARK = 4, 60  # where `PRAGMA user_version` is in the file's header: the number of bytes, and the first one
+# The ranges of bytes that SQLite locks. Every user of a store locks the first range shared, and the last one to close
+# it exclusively. Every user of `-shm` locks the second one.
 _SHARED_LOCK = (0x4000_0002, 510)
 _SHM_LOCK = (128, 1)
 _CHUNK = 1 << 20

@@ -177,7 +177,7 @@ class Lent:
 
 
 class Turn:
-    """A writer's turn in the queue. Every write needs one, so this is no generator, which is slower."""
+    """A writer's turn in the queue. Every write needs one, and a generator would be slower."""
 
     __slots__ = ("_busy_timeout_ms", "_connection", "_file", "_queue")
 

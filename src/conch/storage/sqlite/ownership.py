@@ -15,7 +15,7 @@ _OTHERS_WRITE = stat.S_IWOTH
 _GROUP_OR_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _BESIDE = ("", "-wal", "-shm", ".queue", ".users")
 _IN_FOLDER = ("bells", "guardians")
-_UNMAPPED = 65_534  # in a sandbox, the owner of every file of a user that it does not know, such as root
+_UNMAPPED = 65_534  # in a sandbox, the owner of each file whose real owner it does not know, such as root
 _MOST_LINKS = 40  # as many as Linux follows
 
 

@@ -5,7 +5,7 @@ notice. So a process remembers the files it opened, and compares them with the f
 
 Every process also holds a shared lock on the file `.users` while it has the store open. The first one writes down there
 which files they are. So a process that comes later knows whether the files belong together: with `-wal` deleted, or a
-backup copied over the store, SQLite would show it a store that never was.
+backup copied over the store, SQLite would show it a store that never existed.
 
 If an older copy of the file is put over it with plain tools, it is still the same file, and the same store. So the
 header of the file has a mark, and every write moves it on by one. SQLite changes the file only when it moves `-wal`
@@ -136,10 +136,8 @@ class OpenFiles:
                 self._quiet = folder if is_quiet else None
         except (FileNotFoundError, NotADirectoryError):
             return None
-        (seen, known), found = (
-            self._seen,
-            _pread(self.header.descriptor, *RAW_MARK),
-        )  # in this order: other threads ask too
+        seen, known = self._seen  # before the read, because other threads ask too
+        found = _pread(self.header.descriptor, *RAW_MARK)
         if found == seen:
             return known
         mark = to_mark(found)
@@ -186,7 +184,7 @@ class OpenFiles:
 
 
 def _open_index(path: str) -> Header | None:
-    """None if there is none, or if this system may show it differently to those who read it and those who map it."""
+    """None if there is none, or if a read of it may differ from SQLite's mapping on this system."""
     try:
         return Header(f"{path}-shm") if sys.platform == "linux" else None
     except OSError:
@@ -306,7 +304,8 @@ class Users:
         return self._file is not None and bool(self._start)
 
     def find_loss(self) -> Callable[[Files, int], bool]:
-        """Whether writes are lost that were committed before this call, given the files and the mark that SQLite reads.
+        """A test for lost writes. Given the files and the mark that SQLite reads, it says whether writes that were
+        committed before this call are missing.
 
         The mark must be read later: a write notes its mark after its commit.
         """

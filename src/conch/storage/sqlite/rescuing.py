@@ -167,7 +167,7 @@ class Rescue:
         return StoreInterrupted(f"Files of the store at {self.path} are being changed. Try again.", path=self.path)
 
     def _leave_to_others(self, generation: Generation) -> StoreInterrupted:
-        """Other processes have saved what was in these files, and use newer ones, which now are gone, too.
+        """Other processes have saved what was in these files, and used newer ones, which are gone now too.
 
         Our -shm does not describe the newer -wal: with it, SQLite would write wrong pages into the store's file. So we
         open the store again as a new process does, once those that use the newer files have noticed.

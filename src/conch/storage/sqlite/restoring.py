@@ -103,7 +103,7 @@ def replace_contents(live: sqlite3.Connection, scratch: str, kept: str, seconds:
         copy(live, kept)
     source = sqlite3.connect(scratch, isolation_level=None)
     try:
-        # The file keeps its mark, and the contents get an epoch: so processes notice new contents, but no new file.
+        # The file keeps its mark and the contents get a new epoch, so processes notice new contents but not a new file.
         make_distinct(source, *((first_mark(live),) if is_empty else _marks(live)))
         source.backup(live, progress=_patience(seconds))
     except (StoreBusy, sqlite3.OperationalError) as error:

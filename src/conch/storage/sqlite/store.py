@@ -447,7 +447,7 @@ class SqliteStore:
         # Otherwise each temporary table gets a page cache as for a file, which costs more than most of our queries.
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        # A long reader lets the file beside the store grow. Afterwards the next checkpoint cuts it off here again.
+        # `-wal` grows while a long read is open. The next checkpoint after it cuts `-wal` back to this size.
         connection.execute(f"PRAGMA journal_size_limit = {_MOST_WAL_BYTES}")
 
     # -- first use

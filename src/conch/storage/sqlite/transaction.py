@@ -25,7 +25,7 @@ class transaction:  # noqa: N801 - used like a function
     __slots__ = ("_begin", "_connection", "_execute")
 
     def __init__(self, connection: sqlite3.Connection, begin: str, cursor: sqlite3.Cursor | None = None) -> None:
-        """With a `cursor`, it makes no new one. The end of the transaction ends what the cursor still reads."""
+        """With a `cursor`, no new one is made. The end of the transaction also ends a read that the cursor has open."""
         self._connection = connection
         self._begin = begin
         self._execute = (cursor or connection).execute

@@ -1,4 +1,4 @@
-// The lane chart: who held the stick when. Arrows are handoffs, dashed ones takeovers, a cross is a process that died.
+// The lane chart: who held the stick when. Arrows are handoffs, dashed arrows takeovers, and a cross a process that died.
 
 import { html, nothing, svg } from "../vendor/lit-html/lit-html.js";
 import { get, now, path } from "../api.js";
@@ -131,7 +131,7 @@ export class Lanes {
         ${to >= now() - 1_000 ? svg`<line class="now" x1=${x(now())} x2=${x(now())} y1="4" y2=${height}></line>` : nothing}
         ${this.drag ? svg`<rect class="chosen" x=${Math.min(...this.drag.map(x))} y="0" width=${Math.abs(x(this.drag[0]) - x(this.drag[1]))} height=${height}></rect>` : nothing}
       </svg></div>
-      <small>${seen.length ? "Arrows are handoffs, dashed ones takeovers, ✗ a process that died. Drag to zoom, click a turn to read its handoff." : "Nobody held the stick at that time."}
+      <small>${seen.length ? "Arrows are handoffs, dashed arrows are takeovers, and ✗ marks a process that died. Drag to zoom. Click a turn to read its handoff." : "Nobody held the stick at that time."}
       ${this.range && this.hasMore ? "There are more turns than fit: zoom in to see them." : ""}</small>`;
   }
 
