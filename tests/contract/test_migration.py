@@ -382,6 +382,19 @@ def test_a_name_of_an_older_store_cannot_be_taken_again_in_the_letters_that_its_
     assert found == {"name": cyrillic}
 
 
+def test_the_names_of_an_older_store_get_all_their_shapes_and_keep_no_other(place: str) -> None:
+    cyrillic = "\u041c\u0430\u043c\u0430"
+    with closing(open_at(place, 26)) as store, store.write("schema") as tx:
+        tx.load("name_skeletons", [{"name": cyrillic, "skeleton": "rna\u028da"}])
+
+    with closing(open_at(place)) as store:
+        store.migrate()
+        with store.read() as tx:
+            found = tx.one("anybody_like", skeletons=["mama"]), tx.one("anybody_like", skeletons=["rna\u028da"])
+
+    assert found == ({"name": cyrillic}, None)
+
+
 def open_at(place: str, version: int | None = None) -> Any:
     """A store whose code has the migrations to this version only."""
     if place.endswith(".sqlite"):

@@ -20,6 +20,9 @@ from conch.tools.text import is_plain, visible
         ("scout\u3164", "invisible"),
         ("a\ufe0f", "invisible"),
         ("tag\U000e0041", "invisible"),
+        ("1\u2800", "invisible"),  # an empty Braille pattern
+        ("scout\U0001d159", "invisible"),  # an empty note
+        ("scout\ufffc", "invisible"),  # the place of an object
         ("\uff43\uff4f\uff4e\uff43\uff48", "not_nfkc"),
         ("e\u0301mile", "not_nfkc"),
         ("\ufb01x", "not_nfkc"),
@@ -75,6 +78,13 @@ def test_a_name_in_one_writing_system_is_fit(name: str) -> None:
         ("\u1d0d\u1d00\u0445", "ma\u0445"),  # small capitals
         ("\U0001f17c\U0001f170\U0001f187", "max"),  # white in squares
         ("\U0001f1f2\U0001f1e6\U0001f1fd", "max"),  # as in flags
+        ("\u0455\u0443\u0455\u0442\u0435\u043c\u0430", "systema"),  # Cyrillic, with letters like Latin capitals
+        ("\u0430\u0440\u0440\u04cf\u0435", "apple"),  # Cyrillic, with a palochka
+        ("\u2ca5\u2c9f\u2c9b\u2ca5\u2c8f", "conch"),  # Coptic
+        ("ali\u0307ce", "alice"),  # a dot above a letter that has one
+        ("al\u0131\u0307ce", "alice"),
+        ("\u1ecb\u0307ris", "\u1ecbris"),
+        ("q\u0323\u0323", "q\u0323"),  # the same mark twice
         ("\u0393\u0395\u0399\u0391\u03a3", "\u03b3\u03b5\u03b9\u03b1\u03c2"),  # Greek with a final sigma
     ],
 )
@@ -83,7 +93,8 @@ def test_names_that_look_alike_share_a_skeleton(name: str, other: str) -> None:
 
 
 def test_names_that_look_different_share_no_skeleton() -> None:
-    seen = [skeletons(name) for name in ("scout", "scouts", "\u00e9mile", "emile", "agent-i", "agent-1")]
+    names = ("scout", "scouts", "\u00e9mile", "emile", "agent-i", "agent-1", "na\u00efve", "naive", "q\u0307", "q")
+    seen = [skeletons(name) for name in names]
 
     assert sum(map(len, seen)) == len(set().union(*seen))
 

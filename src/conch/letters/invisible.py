@@ -10,8 +10,16 @@ _DEFAULT_IGNORABLE = (
     *(range(0x3164, 0x3165), range(0xFE00, 0xFE10), range(0xFEFF, 0xFF00), range(0xFFA0, 0xFFA1)),
     *(range(0xFFF0, 0xFFF9), range(0x1BCA0, 0x1BCA4), range(0x1D173, 0x1D17B), range(0xE0000, 0xE1000)),
 )
+# Empty glyphs: the empty signs of Braille, music, Khitan and hieroglyphs, and the placeholder of an object. In a text
+# they take the room of a space, but in a name nobody sees them.
+_BLANK = (0x2800, 0xFFFC, 0x13441, 0x13442, 0x16FE4, 0x1D159)
 
 
 def is_invisible(code: int) -> bool:
     """Whether Unicode tells programs to show nothing for this code point."""
     return any(code in codes for codes in _DEFAULT_IGNORABLE)
+
+
+def is_blank(code: int) -> bool:
+    """Whether a character other than a space shows nothing."""
+    return code in _BLANK

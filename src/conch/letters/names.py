@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from conch.lean import NamedTuple, re
-from conch.letters.invisible import is_invisible
+from conch.letters.invisible import is_blank, is_invisible
 
 # The confusables among the ASCII characters, as in the table.
 _ASCII_SHAPES = str.maketrans({'"': "''", "%": "º/₀", "0": "O", "1": "l", "I": "l", "`": "'", "m": "rn", "|": "l"})
@@ -24,6 +24,8 @@ _AUGMENTED = {
 _RESERVED = ("conch", "system", "human")  # the speakers that are not agents: the program itself, and people
 _ANY_SCRIPT = {"Zyyy", "Zinh"}  # common (digits, punctuation, emoji) and inherited (accents)
 _UNKNOWN = frozenset({"Zzzz"})
+_DOT_ABOVE = "\u0307"
+_DOTTED = ("i", "j")
 # Unicode's names of the Latin letters that are small capitals, white in a circle or square, or part of a flag.
 _DRAWN_LETTER = re.compile(
     r"(?:LETTER SMALL CAPITAL|NEGATIVE \w+ LATIN CAPITAL LETTER|INDICATOR SYMBOL LETTER) ([A-Z])$"
@@ -50,7 +52,7 @@ def find_flaw(name: str) -> Flaw | None:
         return None
     from unicodedata import normalize
 
-    hidden = next((letter for letter in name if is_invisible(ord(letter))), None)
+    hidden = next((letter for letter in name if is_invisible(ord(letter)) or is_blank(ord(letter))), None)
     if hidden is not None:
         return Flaw("invisible", f"contains the invisible character U+{ord(hidden):04X}")
     if (plain := normalize("NFKC", name)) != name:
@@ -61,9 +63,12 @@ def find_flaw(name: str) -> Flaw | None:
 
 
 def skeletons(name: str) -> set[str]:
-    """What the name looks like, as it is and in lower case. Two names that share a skeleton are confusable."""
-    spellings = (name, name.casefold()) if name.isascii() else (name, name.casefold(), _in_latin(name))
-    return {_skeleton(spelling).casefold() for spelling in spellings}
+    """What the name looks like, as it is and in each case. Two names that share a skeleton are confusable."""
+    if name.isascii():
+        return {_skeleton(spelling).casefold() for spelling in (name, name.casefold())}
+    spellings = (name, name.casefold(), name.upper(), _in_latin(name))
+    seen = (each for spelling in spellings for each in (spelling, _without_unseen_marks(spelling)))
+    return {_skeleton(spelling).casefold() for spelling in seen}
 
 
 def poses_as(name: str) -> str | None:
@@ -103,7 +108,7 @@ def _skeleton(name: str) -> str:
 
 
 def _in_latin(name: str) -> str:
-    """The name with the lower-case Latin letters that its capitals look like.
+    """The name with the lower-case Latin letters that its letters look like, if only as capitals.
 
     The skeleton loses them: it is `l` for a capital i of any script, and has two letters only for the small m.
     """
@@ -112,6 +117,8 @@ def _in_latin(name: str) -> str:
     shapes, spelled = _load_table().shapes, []
     for letter in name:
         drawn, shape = _DRAWN_LETTER.search(name_of(letter, "")), shapes.get(ord(letter), letter)
+        if not shape.isascii() and len(capital := letter.upper()) == 1:
+            shape = shapes.get(ord(capital), capital)
         if drawn:
             spelled.append(drawn[1])
         elif shape == "l" and letter.isalpha() and not letter.islower():
@@ -119,6 +126,20 @@ def _in_latin(name: str) -> str:
         else:
             spelled.append(shape if shape.isascii() and shape.isupper() else letter)
     return "".join(spelled).casefold()
+
+
+def _without_unseen_marks(name: str) -> str:
+    """The name without each mark that repeats the one before it, and without a dot above a letter that has one."""
+    from unicodedata import combining, normalize
+
+    shapes, base, kept = _load_table().shapes, "", [""]
+    for letter in normalize("NFD", name):
+        if not combining(letter):
+            base = shapes.get(ord(letter), letter)
+        elif letter == kept[-1] or (letter == _DOT_ABOVE and base in _DOTTED):
+            continue
+        kept.append(letter)
+    return "".join(kept)
 
 
 def _mixes_scripts(name: str) -> bool:

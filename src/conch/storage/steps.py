@@ -5,7 +5,8 @@ agent had at the time. That is today's name, unless the agent was renamed or lef
 activity or log has recorded the earlier name.
 
 The ninth migration finds the priority of notices in their payloads. The tenth writes down what each name looks like.
-The thirteenth finds the addressees of messages in their metadata. The twenty-fifth adds to what the tenth wrote.
+The thirteenth finds the addressees of messages in their metadata. The twenty-fifth and the twenty-seventh write again
+what the tenth wrote.
 """
 
 from __future__ import annotations
@@ -92,12 +93,14 @@ def run_step(version: int, execute: Execute) -> None:
     if version == 13:
         for row in execute(_ADDRESSED, {}):
             _write_addressees(execute, row)
-    if version == 25:
+    if version in (25, 27):
         _write_skeletons(execute, _LISTED_NAMES)
 
 
 def _write_skeletons(execute: Execute, names: str) -> None:
-    for name in [row["name"] for row in execute(names, {})]:
+    listed = [row["name"] for row in execute(names, {})]
+    execute("DELETE FROM name_skeletons", {})
+    for name in listed:
         for skeleton in skeletons(name):
             execute(_ADD_SKELETON, {"skeleton": skeleton, "name": name})
 

@@ -1,0 +1,1 @@
+-- A name also looks like its capitals, and like a name without the marks that are not seen. `steps.py` writes these shapes.
