@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from conch.bells.base import directory_channel
 from conch.doors.cli.consent import answer_to, may_ask, require_yes
@@ -93,13 +94,16 @@ def restore(context: Context) -> Report:
             raise StoreCorrupt(message, field="file", problems=problems)
         _require_consent(context, restoration.users())
         kept = restoration.finish()
-    problems = _problems(store)
     with suppress(StoreError):  # a bell is only a hint: without it, pages look a little later
         store.ring(*all_channels(store))
     data = {"path": store.describe(), "from": file, "kept": kept}
     said = f"Restored {one_line(store.describe())} from {one_line(file)}."
     if kept is not None:
         said += f" What was there before is in {one_line(kept)}."
+    try:
+        problems = _problems(store)
+    except StoreError as trouble:  # it is restored all the same, and must not be restored again
+        return failure(trouble.code, f"{said} But it could not be checked: {trouble.message}", data)
     if problems:
         return failure(
             "verification_failed",
@@ -159,7 +163,8 @@ def wipe(context: Context) -> Report:
     _require_count(context, doomed)
     try:
         kept = _back_up(context)
-        _delete(context, doomed)
+        with _telling(kept):
+            _delete(context, doomed)
     except StoreCorrupt:  # in a part that nothing has read before
         if room_id is not None:
             raise
@@ -168,6 +173,16 @@ def wipe(context: Context) -> Report:
     wiped = one_line(place) if room_id is None else f"room {doomed.rooms[0].room.room_id}"
     data = {"path": place, "set_aside": None, "backup": kept, **_counts(doomed)}
     return Report(data, f"Wiped {wiped}: {_named(doomed)}. What was there is in {one_line(kept)}.")
+
+
+@contextmanager
+def _telling(kept: str) -> Iterator[None]:
+    """Say where the backup is, even if it is not known whether anything was deleted."""
+    try:
+        yield
+    except StoreError as trouble:
+        trouble.add_cause(f"A backup made just before is {one_line(kept)}.", backup=kept)
+        raise
 
 
 def _delete(context: Context, doomed: Doomed) -> None:

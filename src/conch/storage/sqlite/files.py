@@ -127,6 +127,7 @@ def _fill(connection: sqlite3.Connection, target: str) -> None:
     try:
         connection.backup(copy)
         make_distinct(copy, new_mark())
+        copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # closing does it too, but without an error if it fails
     finally:
         copy.close()
 

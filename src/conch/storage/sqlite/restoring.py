@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import quote
 
 from conch.errors import InvalidArgument, SchemaMismatch, StoreBusy, StoreCorrupt
 from conch.storage.sqlite import DRIVER_ERRORS, sqlite3
-from conch.storage.sqlite.errors import translate
+from conch.storage.sqlite.errors import CommitFailed, translate
 from conch.storage.sqlite.files import copy, first_mark, make_distinct, new_mark, put_in_place, remove
 from conch.storage.sqlite.headers import file_id
 from conch.storage.sqlite.places import Users, survey
@@ -105,26 +105,34 @@ def replace_contents(live: sqlite3.Connection, scratch: str, kept: str, seconds:
     try:
         # The file keeps its mark and the contents get a new epoch, so processes notice new contents but not a new file.
         make_distinct(source, *((first_mark(live),) if is_empty else _marks(live)))
-        source.backup(live, progress=_patience(seconds))
-    except (StoreBusy, sqlite3.OperationalError) as error:
-        if not is_empty and _left_all_as_it_was(error):
-            remove(kept)  # nobody needs it, and a full disk must not become fuller
+        _copy_over(source, live, seconds)
+    except CommitFailed:
+        raise
+    except (StoreBusy, *DRIVER_ERRORS):
+        remove(kept)  # nobody needs it, and a full disk must not become fuller
         raise
     finally:
         source.close()
-    live.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # while another process reads, a later one must do it
+    # While another process reads, or without space for both, a later one must do it. The store is restored already.
+    with suppress(sqlite3.Error):
+        live.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return None if is_empty else kept
+
+
+def _copy_over(source: sqlite3.Connection, live: sqlite3.Connection, seconds: float) -> None:
+    """All in one transaction of the live store. CommitFailed if that may have been committed all the same."""
+    try:
+        source.backup(live, progress=_patience(seconds))
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
+            raise CommitFailed(str(error)) from error
+        raise
 
 
 def _marks(live: sqlite3.Connection) -> tuple[int, int]:
     mark = live.execute("PRAGMA user_version").fetchone()["user_version"]
     start = live.execute("SELECT value FROM meta WHERE key = 'mark'").fetchone()
     return mark, int(start["value"]) if start and start["value"].isdecimal() else mark
-
-
-def _left_all_as_it_was(error: StoreBusy | sqlite3.OperationalError) -> bool:
-    codes = sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY
-    return isinstance(error, StoreBusy) or error.sqlite_errorcode & 0xFF in codes
 
 
 def _patience(seconds: float) -> Callable[[int, int, int], None]:

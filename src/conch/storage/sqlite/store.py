@@ -296,6 +296,10 @@ class SqliteStore:
         try:
             with self._untouched() as live, self._queued(live):
                 kept_in = replace_contents(live, scratch, kept, self._busy_timeout_ms / 1_000)
+        except StoreUncertain as trouble:
+            if os.path.exists(kept):
+                trouble.add_cause(f"What was there before is in {kept}.", kept=kept)
+            raise
         except (SchemaMismatch, StoreCorrupt):
             try:
                 kept_in = replace_file(self.path, scratch, kept)
