@@ -24,6 +24,7 @@ from conch.storage.base import Row
 
 SCHEMA = "conch"  # our own schema, because other programs also have tables called `agents` or `messages`
 _LONG_SECONDS = 600.0  # for work on whole tables
+_FIRST_PLANS = 32  # flights
 _ANSWERED = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK, ExecStatus.EMPTY_QUERY)
 
 
@@ -62,6 +63,7 @@ class Connection(psycopg.Connection[Row]):
     on_silence: Callable[[], None] | None = None
     _statement_names: dict[tuple[str, tuple[int, ...]], bytes] | None = None
     _values: AbcTransformer
+    _flights = 0
 
     def wait(self, gen: Generator[Any, Any, Any], *given: Any, **named: Any) -> Any:
         """Every exchange with the server passes here. Silence if the server takes too long."""
@@ -84,6 +86,7 @@ class Connection(psycopg.Connection[Row]):
         """
         if self._statement_names is None:
             self._statement_names, self._values = {}, Transformer.from_context(self)
+        questions = [*questions, *self._renew_plans()]
         adapted = [self._adapt(question) for question in questions]  # may be refused, so before anything is sent
         commands: list[_Command] = []
         try:
@@ -101,6 +104,16 @@ class Connection(psycopg.Connection[Row]):
         for question in questions:
             if question.error is not None:
                 raise question.error
+
+    def _renew_plans(self) -> list[Question]:
+        """Let the server plan all statements anew after 32 flights, 64, 128 and so on.
+
+        It plans a statement for the tables as they are then, and keeps the plan. A plan for empty tables may read all
+        members of a room. The server itself only notices later, once it has gathered statistics.
+        """
+        self._flights += 1
+        is_due = self._flights >= _FIRST_PLANS and self._flights.bit_count() == 1
+        return [Question("DISCARD PLANS", is_prepared=False)] if is_due else []
 
     def _adapt(self, question: Question) -> _Adapted:
         if not question.values:
