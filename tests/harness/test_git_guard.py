@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -220,6 +221,39 @@ def test_an_existing_hook_stays_where_it_is_if_ours_cannot_be_written(
     assert [each.name for each in hook.parent.iterdir() if "conch" in each.name] == []
 
 
+@pytest.mark.parametrize("step", [1, 2])
+def test_an_installation_that_is_killed_leaves_a_hook_and_can_be_repeated(
+    repository: Path, environ: dict[str, str], conch: Conch, step: int
+) -> None:
+    hook = repository / ".git/hooks/pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho kept > hook-ran\n")
+    hook.chmod(0o755)
+    command = [sys.executable, "-c", DIE + INSTALL, str(repository), str(step)]
+    killed = subprocess.run(command, env=environ, capture_output=True, timeout=60)
+    left = hook.read_text()
+
+    installed = conch("two", "guard", "install")["data"]["outcome"]
+
+    assert (killed.returncode, installed) == (-signal.SIGKILL, "written")
+    assert "echo kept" in left
+    assert git(repository, environ, "commit", "--allow-empty", "-m", "x").returncode == 0
+    assert (repository / "hook-ran").exists()
+    assert conch("two", "guard", "uninstall")["data"]["outcome"] == "removed"
+    assert hook.read_text() == "#!/bin/sh\necho kept > hook-ran\n"
+
+
+DIE = """
+import os, signal, sys
+steps = int(sys.argv[2])
+def die(event, given):
+    global steps
+    if event in ("os.rename", "os.link"):
+        steps -= 1
+        if not steps:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(die)
+"""
 INSTALL = """
 import signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -47,16 +47,33 @@ def install(directory: str, program: str) -> Hooked:
         return Hooked(path, "unchanged", kept if os.path.lexists(kept) else None)
     if os.path.isdir(path):
         raise InvalidArgument(f"{path} is a folder, so conch can add no hook. Move it away.", field="path")
-    is_in_the_way = not is_ours and os.path.lexists(path)
+    is_in_the_way = not is_ours and os.path.lexists(path) and not _is_kept(path, kept)
     if is_in_the_way and os.path.lexists(kept):
         message = f"conch would move your hook {path} to {kept}, but that file exists. Move one of them away."
         raise InvalidArgument(message, field="path")
     with _changing(path):
-        draft = _write_draft(path, script)  # first: without it, the existing hook would be gone
-        if is_in_the_way:
-            os.rename(path, kept)
-        os.replace(draft, path)
+        draft = _write_draft(path, script)
+        try:
+            if is_in_the_way:
+                _keep(path, kept)
+            os.replace(draft, path)
+        except OSError:
+            os.unlink(draft)
+            raise
     return Hooked(path, "written", kept if os.path.lexists(kept) else None)
+
+
+def _is_kept(path: str, kept: str) -> bool:
+    """Whether an earlier `install` ended between its steps."""
+    return os.path.lexists(kept) and os.path.samestat(os.lstat(path), os.lstat(kept))
+
+
+def _keep(path: str, kept: str) -> None:
+    """Give the existing hook a second name. So there is a hook at every moment, even if this process is killed."""
+    try:
+        os.link(path, kept, follow_symlinks=False)
+    except OSError:  # some filesystems have no hard links
+        os.rename(path, kept)
 
 
 def _write_draft(path: str, script: str) -> str:

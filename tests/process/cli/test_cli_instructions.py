@@ -125,6 +125,24 @@ def test_an_editor_that_fails_changes_nothing(conch: Any, terminal: Any) -> None
     kept.unlink()
 
 
+@pytest.mark.parametrize("obstacle", ["no UTF-8", "a folder in its place"])
+def test_what_a_person_has_written_is_kept_if_it_cannot_be_stored(
+    conch: Any, terminal: Any, tmp_path: Path, obstacle: str
+) -> None:
+    place, editor = conch.workspace / ".conch" / "instructions.md", tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nprintf 'Test first." + "\\377" * (obstacle == "no UTF-8") + '\' >> "$1"\n')
+    editor.chmod(0o755)
+    if obstacle == "a folder in its place":
+        place.mkdir(parents=True)
+
+    shown = terminal(columns=200, EDITOR=str(editor)).run("instructions", "edit")
+
+    kept = Path(re.findall(r"Your text is in (\S+\.md)\.", shown)[0])
+    assert kept.read_bytes().startswith(b"Test first.")
+    assert not place.is_file()
+    kept.unlink()
+
+
 @pytest.mark.parametrize("text", ["Test first.", ""])
 def test_a_link_of_the_project_does_not_choose_what_a_person_overwrites(conch: Any, tmp_path: Path, text: str) -> None:
     target, link = tmp_path / "profile", conch.workspace / ".conch" / "instructions.md"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from conch.config import Settings
 from conch.doors.cli.consent import may_ask
@@ -33,8 +34,8 @@ def show(options: Any) -> Report:
 
 def edit(options: Any) -> Report:
     agreement = _user() if options.user else _project(options)
-    given = _given(agreement, options.text)
-    exists = write_agreement(agreement._replace(text=given), within=None if options.user else _root(options))
+    with _given(agreement, options.text) as given:
+        exists = write_agreement(agreement._replace(text=given), within=None if options.user else _root(options))
     data = {"kind": agreement.kind, "path": agreement.path, "text": check_text(given) or None}
     who = "your agents" if options.user else "the agents of this project"
     if not exists:
@@ -55,20 +56,22 @@ def _root(options: Any) -> str:
     return workspace_root(canonicalize(options.path or "."))
 
 
-def _given(agreement: Agreement, text: str | None) -> str:
+@contextmanager
+def _given(agreement: Agreement, text: str | None) -> Iterator[str]:
     """The new text: from the command line, from a person's editor, or from standard input."""
-    if text is not None:
-        return read_text(text)
-    if may_ask():
-        return _edited(agreement.text)
-    if sys.stdin is not None and sys.stdin.isatty():
+    if text is None and may_ask():
+        with _edited(agreement.text) as edited:
+            yield edited
+        return
+    if text is None and sys.stdin is not None and sys.stdin.isatty():
         message = "Only a person can edit on a terminal. Give the text as an argument; `-` reads standard input."
         raise DecisionNeeded(message, field="text")
-    return read_text("-")
+    yield read_text("-" if text is None else text)
 
 
-def _edited(text: str) -> str:
-    """Let the person change the text in an editor. A draft that cannot be used is kept."""
+@contextmanager
+def _edited(text: str) -> Iterator[str]:
+    """Let the person change the text in an editor. A draft that cannot be used or written is kept."""
     import shlex
     import tempfile
 
@@ -90,10 +93,12 @@ def _edited(text: str) -> str:
         raise InvalidArgument(message, field="EDITOR")
     try:
         with open(draft.name, encoding="utf-8") as file:
-            edited = check_text(file.read())
-    except (UnicodeDecodeError, InvalidArgument) as refusal:
-        why = refusal.message if isinstance(refusal, InvalidArgument) else "It is not valid UTF-8."
-        raise InvalidArgument(f"{why} Your text is in {draft.name}.", field="text") from None
+            edited = file.read()
+        yield check_text(edited)
+    except UnicodeDecodeError:
+        raise InvalidArgument(f"It is not valid UTF-8. Your text is in {draft.name}.", field="text") from None
+    except InvalidArgument as refusal:
+        refusal.add_cause(f"Your text is in {draft.name}.")
+        raise
     with suppress(OSError):
         os.unlink(draft.name)
-    return edited
