@@ -475,3 +475,20 @@ def test_uninstall_without_a_name_takes_back_what_was_written_for_a_harness_that
     assert [each["harness"] for each in done["data"]["harnesses"]] == ["codex"]
     assert [path for path in home.rglob("*") if path.is_file()] == []
     assert again["error"]["message"].startswith("conch found no harness on this machine.")
+
+
+@pytest.mark.parametrize("command", ["install", "uninstall"])
+def test_a_data_directory_that_cannot_be_written_is_reported_for_every_harness(
+    home: Path, environ: dict[str, str], conch: Callable[..., Any], command: str
+) -> None:
+    environ |= {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    lock = Path(environ["CONCH_DATA_DIR"]) / "installed.lock"
+    lock.mkdir(parents=True)
+    before = read_all(home)
+
+    refused = conch("one", command, "codex", "cursor")["error"]
+
+    assert refused["code"] == "SETTINGS_UNREADABLE"
+    assert refused["message"] == f"{lock} cannot be changed safely: Is a directory. It was left as it is."
+    assert [each["files"][0]["path"] for each in refused["harnesses"]] == [str(lock)] * 2
+    assert read_all(home) == before

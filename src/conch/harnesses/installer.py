@@ -66,7 +66,7 @@ class Installer:
         """If `is_dry`, everything is worked out and nothing is written."""
         self._place = place
         self._is_dry = is_dry
-        self._records = os.path.join(place.data_dir, "installed")
+        self.records = os.path.join(place.data_dir, "installed")
 
     def install(self, harness: Harness) -> list[Result]:
         """Make the changes of one harness: all of them, or none if one of its files cannot be changed safely."""
@@ -84,7 +84,7 @@ class Installer:
             yield
             return
         os.makedirs(self._place.data_dir, mode=0o700, exist_ok=True)
-        with open(os.open(f"{self._records}.lock", _LOCK_FILE, 0o600), "w", encoding="utf-8") as lock:
+        with open(os.open(f"{self.records}.lock", _LOCK_FILE, 0o600), "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
@@ -176,7 +176,7 @@ class Installer:
             return
         with suppress(OSError):  # the file is as it should be, which a record that is left over does not change
             os.unlink(self._record_path(result.path))
-        for folder in [*reversed(record.folders), self._records]:
+        for folder in [*reversed(record.folders), self.records]:
             try:
                 os.rmdir(folder)
             except OSError:  # others use it
@@ -185,7 +185,7 @@ class Installer:
     # -- records
 
     def _record_path(self, path: str) -> str:
-        return os.path.join(self._records, f"{digest(os.path.abspath(path))[:16]}.json")
+        return os.path.join(self.records, f"{digest(os.path.abspath(path))[:16]}.json")
 
     def _read_record(self, path: str) -> _Record | None:
         try:
@@ -196,7 +196,7 @@ class Installer:
         return record if record.is_whole else None
 
     def _write_record(self, record: _Record) -> None:
-        os.makedirs(self._records, mode=0o700, exist_ok=True)
+        os.makedirs(self.records, mode=0o700, exist_ok=True)
         _write(self._record_path(record.path), json.dumps(record._asdict()))
 
 

@@ -41,7 +41,7 @@ def _run(options: Any, action: str) -> Report:
     done = {}
     for harness in _choose(options, place, action):
         chosen = place._replace(wakes=wants_wake or wakes(harness, place))
-        done[harness] = getattr(Installer(chosen, is_dry=options.print), action)(harness)
+        done[harness] = _act(Installer(chosen, is_dry=options.print), action, harness)
     data = {
         "scope": "user" if place.project is None else "project",
         "printed_only": options.print,
@@ -54,6 +54,15 @@ def _run(options: Any, action: str) -> Report:
         message = f"{first.path} cannot be changed safely: {first.why}. It was left as it is."
         return failure("SETTINGS_UNREADABLE", message, data, text=f"{text}\n\n{message}")
     return Report(data, text)
+
+
+def _act(installer: Installer, action: str, harness: Harness) -> list[Result]:
+    """Install or uninstall for one harness. Its failure must not hide what was done for the others."""
+    try:
+        results: list[Result] = getattr(installer, action)(harness)
+        return results
+    except OSError as problem:  # of conch's own records; the rest is in the results
+        return [Result(problem.filename or installer.records, "refused", problem.strerror or str(problem))]
 
 
 def here(project: str | None, wants_instructions: bool = False) -> Place:
