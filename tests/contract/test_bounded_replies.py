@@ -204,6 +204,18 @@ def test_every_list_comes_complete_in_bounded_pages_while_others_write(app: App,
     assert paged == {wanted.tool for wanted in lists(filled)}
 
 
+def test_a_room_in_a_list_is_bounded_however_many_members_it_has(app: App, ada: Client) -> None:
+    with app.store.write(ada.room_id) as tx:
+        for n in range(MEMBERS):
+            add_member(tx, ada, f"other:{n:0>120}", f"other-{n}", n + 10)
+
+    reply = ada.call("list_rooms", context_path=ada.joined["canonical_path"])
+
+    (room,) = reply.data["rooms"]
+    assert size(reply) <= BUDGET
+    assert len(room["members"]) + room["members_more"] == MEMBERS + 1
+
+
 def test_sync_delivers_every_message_once_in_bounded_replies(filled: Filled) -> None:
     seqs: list[int] = []
     while True:

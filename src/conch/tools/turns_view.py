@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 
 _SMALLEST_ROW = 32  # bytes; no line of a command is shorter
 _SMALLEST_MEMBER = 192  # bytes of its object and its line; two dates alone are half of that
+_MOST_IDS = 50  # of the members of one room in a list of rooms; `get_room_state` lists all of them
 
 
 def path_room(snapshot: Snapshot, caller_id: str | None, members: Sequence[Member] | None = None) -> Object:
-    """A room as an object for this caller, with the ids of its members unless the reply lists the members beside it."""
+    """A room as an object for this caller, with the ids of its first members unless the reply lists them beside it."""
     room = snapshot.room
     return {
         "room_id": room.room_id,
         "canonical_path": room.canonical_path,
         "topic_id": room.topic_id,
-        **({} if members is None else {"members": [member.agent_id for member in members]}),
+        **({} if members is None else _ids(members)),
         "sequence_index": room.sequence_index,
         "owner": room.owner,
         "reserved_for": room.reserved_for,
@@ -41,6 +42,12 @@ def path_room(snapshot: Snapshot, caller_id: str | None, members: Sequence[Membe
         "state": snapshot.state,
         "updated_at": to_iso(room.updated_at),
     }
+
+
+def _ids(members: Sequence[Member]) -> Object:
+    left_out = len(members) - _MOST_IDS
+    ids = [member.agent_id for member in members[:_MOST_IDS]]
+    return {"members": ids, "members_more": left_out} if left_out > 0 else {"members": ids}
 
 
 def _room_member(snapshot: Snapshot, member: Member) -> Object:

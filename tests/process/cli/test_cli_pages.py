@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import pytest
+from tests.callers import named
 
+from conch.agents.connections import end_sessions
 from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.bus.drafts import Draft
 from conch.bus.peers import enter_as_itself
 from conch.bus.stream import append_messages
 from conch.bus.topics import make_home
+from conch.calls import Call
 from conch.notices.events import insert_event
 from conch.rooms.log import append_event
 from conch.rooms.room import load_room, save_room
@@ -155,7 +159,13 @@ def test_what_a_glance_leaves_out_is_counted_and_can_be_listed(full: Any) -> Non
     assert note.endswith("`conch state`, `conch reservations` and `conch questions` have the rest.")
 
 
-COMMANDS = [("status",), ("join",), ("events",), ("agent", "show", "other-1"), ("reserve", "a")]
+COMMANDS = [
+    ("status",),
+    ("join",),
+    ("events",),
+    ("agent", "show", "other-1"),
+    ("reserve", "a"),
+]
 REFUSED = [("reserve", "src"), ("agent", "reserve", "src"), ("unreserve", "src"), ("reorder", "nobody")]
 
 
@@ -164,6 +174,46 @@ def test_the_other_commands_are_bounded(full: Any, words: tuple[str, ...]) -> No
     plain, as_json = full(*words), full(*words, "--json")
 
     assert max(len(each.out.encode()) + len(each.err.encode()) for each in (plain, as_json)) <= BUDGET
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_news_that_do_not_fit_come_with_the_next_command(conch: Any, options: tuple[str, ...]) -> None:
+    joined = conch("join", "--json").data
+    with closing(open_app(conch.env)) as app:
+        bob = named(app.store, "bob:2")
+        with app.store.write(joined["room_id"]) as tx:
+            peer = enter_as_itself(tx, joined["topic_id"], bob)
+            append_messages(tx, peer, [Draft(f"{LONG * 5} end-{n:02}") for n in range(20)])
+
+    told = [conch("listen", "--timeout", "0", *options) for _ in range(20)]
+
+    news = [each.out for each in told if each.status == 0]
+    assert len(news) > 1
+    assert max(len(each.encode()) for each in news) <= BUDGET
+    assert [sum(f"end-{n:02}" in each for each in news) for n in range(20)] == [1] * 20
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_the_notes_of_a_takeover_that_do_not_fit_can_be_listed(conch: Any, options: tuple[str, ...]) -> None:
+    room_id = conch("join", "--json").data["room_id"]
+    with closing(open_app(conch.env)) as app:
+        lost = named(app.store, "lost:1")
+        app.membership.join_path(lost, str(conch.workspace))
+        app.claims.wait_for_turn(lost, room_id, None, 0, Call())
+        for n in range(60):
+            app.membership.append_note(lost, room_id, f"{n} {LONG}")
+        end_sessions(app.store, ["lost:1"])
+
+    taken = conch("take", "--reason", "it is gone", *options)
+
+    assert taken.status == 0, taken.err
+    assert "59 needle" in taken.out
+    assert len(taken.out.encode()) <= BUDGET
+    assert "0 needle" in conch("events", "--after", "0").out
+    if options:
+        assert taken.data["has_more"] and taken.data["cursor"] == "0"
+    else:
+        assert "There are older notes: `conch events --after 0`." in taken.out
 
 
 def test_whoever_asks_for_more_gets_more(full: Any) -> None:

@@ -18,6 +18,7 @@ from conch.tools.scopes_view import event_text
 def listen(context: Context) -> Report:
     """Wait for a turn, a takeover or news. What is printed counts as shown."""
     call, timeout = Call(), context.options.timeout
+    context.session.is_bounded = True
     given: Object = {} if timeout is None else {"wait_seconds": int(timeout + 0.999)}
     interruptions = Interruptions(call)
     reply = interruptions.wait(lambda: context.tool("listening.listen", call, **given))

@@ -15,12 +15,13 @@ from conch.doors.cli.guardian import keep_lease, lease_text
 from conch.doors.cli.handoffs import labelled, last_handoff_text, read_handoff
 from conch.doors.cli.messages import find_message
 from conch.doors.cli.output import Report
+from conch.doors.cli.paging import fitting
 from conch.doors.cli.scopes import from_here, release_all
 from conch.errors import ConchError, InvalidArgument, PersonRequired, some_of
 from conch.lean import TYPE_CHECKING, Any
 from conch.overseeing.steering import Steering
 from conch.tools import scopes_view, turns_view
-from conch.tools.replies import Delivery, known
+from conch.tools.replies import Delivery, Object, known
 from conch.tools.text import one_line
 from conch.turns.waiting import Takeover
 
@@ -74,15 +75,31 @@ def take(context: Context) -> Report:
     delivery = Delivery(
         sent=lambda: keep_lease(context, data), not_sent=lambda: _ignore(claims.give_back(person.caller, taken.claim))
     )
-    return Report(data, taken_text(context, taken), delivery=delivery)
+    return taken_report(context, data, taken)._replace(delivery=delivery)
 
 
 def _ignore(_: Any) -> None:
     pass
 
 
-def taken_text(context: Context, taken: Takeover) -> str:
-    """What the person or agent that took the stick sees."""
+def taken_report(context: Context, data: Object, taken: Takeover) -> Report:
+    """What the one that took the stick sees, with the newest notes that fit. Those of `data` begin with the oldest."""
+    notes = data["notes"]
+
+    def render(number: int) -> Report:
+        few = taken._replace(notes=taken.notes[:number])
+        return Report({**data, "notes": notes[len(notes) - number :]}, _taken_text(context, few))
+
+    length = fitting(context, len(notes), render)
+    report = render(length)
+    if length == len(taken.notes):
+        return report
+    more = f"There are older notes: `conch events --after {taken.since}`."
+    shown = {**(report.data or {}), "has_more": True, "cursor": str(taken.since)}
+    return report._replace(data=shown, text=f"{report.text}\n{more}")
+
+
+def _taken_text(context: Context, taken: Takeover) -> str:
     lease = turns_view.lease(taken.room)
     return "\n".join([
         f"The stick is yours (turn {lease['turn_id']}), taken from {taken.loser}. {lease_text(context, lease)}",

@@ -19,6 +19,7 @@ from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesEx
 from conch.lean import Any, import_module
 
 _MOST_BYTES = 32 * 1024  # of the details of a refusal
+_LONGEST_ESCAPE = 3  # what is printed is ASCII: two or four bytes of UTF-8 become six or twelve
 
 Servers = Mapping[str, Callable[[App, Any], int]]
 """Commands that other doors run: each gets the application and its options, and returns the exit status."""
@@ -173,7 +174,7 @@ def _refused(refusal: ConchError, command: str) -> Report:
     if isinstance(refusal, InvalidArgument):
         code = _invalid(command) or code
     details = {name: without_passwords(value) if isinstance(value, str) else value for name, value in details.items()}
-    details, _ = Budget(_MOST_BYTES, tells=False).cut_lists(details)
+    details, _ = Budget(_MOST_BYTES // _LONGEST_ESCAPE, tells=False).cut_lists(details)
     return failure(code, without_passwords(word_refusal(refusal, options)), details)
 
 

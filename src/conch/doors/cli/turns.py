@@ -167,9 +167,8 @@ def take(context: Context) -> Report:
     taken = context.tool(
         "turns.takeover_stick", room_id=room_id, expected_turn_id=turn_id, reason=context.options.reason
     )
-    data, notes = taken.data, taken.shown.notes[: len(taken.data["notes"])]
-    delivery = Delivery(sent=lambda: keep_lease(context, data), not_sent=taken.delivery.not_sent)
-    return Report(data, people.taken_text(context, taken.shown._replace(notes=notes)), delivery=delivery)
+    delivery = Delivery(sent=lambda: keep_lease(context, taken.data), not_sent=taken.delivery.not_sent)
+    return people.taken_report(context, taken.data, taken.shown)._replace(delivery=delivery)
 
 
 def close(context: Context) -> Report:
