@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from conch.errors import Cancelled, StoreError, StoreInterrupted, StoreReplaced, StoreUncertain
 from conch.lean import Lock, TypeVar
 
-Answer = TypeVar("Answer")
-Granted = TypeVar("Granted")
+_Answer = TypeVar("_Answer")
+_Granted = TypeVar("_Granted")
 
 _MOST_TRIES = 3
 _REPORT_EVERY_SECONDS = 4.0
@@ -38,7 +38,7 @@ def note_change() -> None:
     _request.has_changed = True
 
 
-def retry_interrupted(request: Callable[[], Answer]) -> Answer:
+def retry_interrupted(request: Callable[[], _Answer]) -> _Answer:
     """Run a whole request of a door, and run it again if the store interrupted it.
 
     Besides this, only waits and the stores themselves try again. A request makes its one change in its last
@@ -62,7 +62,7 @@ def retry_interrupted(request: Callable[[], Answer]) -> Answer:
         _request.is_running = False
 
 
-def _retry(request: Callable[[], Answer]) -> Answer:
+def _retry(request: Callable[[], _Answer]) -> _Answer:
     for _ in range(_MOST_TRIES - 1):
         try:
             return request()
@@ -163,14 +163,14 @@ class Telling:
         return not self._replies
 
 
-class Latest(dict[str, Granted]):
+class Latest(dict[str, _Granted]):
     """What this process has granted lately, by its id. Many threads use it."""
 
     def __init__(self) -> None:
         super().__init__()
         self._lock = Lock()
 
-    def note(self, about: str, granted: Granted) -> None:
+    def note(self, about: str, granted: _Granted) -> None:
         with self._lock:
             self.pop(about, None)
             self[about] = granted

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import re
     import signal
     import threading
-    from typing import Any, Literal, NamedTuple, NoReturn, ParamSpec, Protocol, Self, TextIO, TypeGuard, TypeVar
+    from typing import Any, Literal, NamedTuple, Protocol, Self, TextIO, TypeGuard, TypeVar
 else:
     from _collections import _tuplegetter
 
@@ -30,7 +30,7 @@ else:
         def __class_getitem__(cls, parameters):
             return cls
 
-    Any = Literal = NoReturn = ParamSpec = Self = TextIO = TypeGuard = TypeVar = _Anything
+    Any = Literal = Self = TextIO = TypeGuard = TypeVar = _Anything
 
     class Protocol:
         """A base class that only a type checker uses."""
@@ -122,8 +122,6 @@ __all__ = [
     "Literal",
     "Lock",
     "NamedTuple",
-    "NoReturn",
-    "ParamSpec",
     "Protocol",
     "Self",
     "TextIO",

@@ -27,7 +27,7 @@ _CHECK_SECONDS = 15.0  # ask a silent server now and then, because a stopped one
 IDLE_SECONDS = 60.0  # close the connection after this time without listeners, because a server has only so many
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)  # seconds before each new attempt to connect
 
-Connection = psycopg.Connection[Any]
+_Connection = psycopg.Connection[Any]
 
 
 class PostgresBell:
@@ -35,7 +35,7 @@ class PostgresBell:
 
     def __init__(
         self,
-        connect: Callable[[], Connection],
+        connect: Callable[[], _Connection],
         is_locked: Callable[[int], bool],
         open_watcher: Callable[[], Watcher],
     ) -> None:
@@ -87,7 +87,7 @@ class PostgresBell:
 class _ServerWatcher:
     """The thread and the connection behind the ears. After a lost connection it reconnects and wakes every ear."""
 
-    def __init__(self, connect: Callable[[], Connection], open_watcher: Callable[[], Watcher]) -> None:
+    def __init__(self, connect: Callable[[], _Connection], open_watcher: Callable[[], Watcher]) -> None:
         self._connect = connect
         self._open_watcher = open_watcher
         self._processes: Watcher | None = None
@@ -198,7 +198,7 @@ class _ServerWatcher:
         for channel in away:
             self._wake(channel)
 
-    def _hear(self, connection: Connection) -> None:
+    def _hear(self, connection: _Connection) -> None:
         """Pass on rings until the connection is lost, all listeners are gone for a while, or the bell is closed."""
         connection.add_notify_handler(lambda notice: self._wake_notified(notice.channel))
         poll = select.poll()
@@ -218,7 +218,7 @@ class _ServerWatcher:
                 while notice := connection.pgconn.notifies():
                     self._wake_notified(notice.relname.decode())
 
-    def _register_channels(self, connection: Connection) -> bool:
+    def _register_channels(self, connection: _Connection) -> bool:
         """Tell the server which channels have listeners now. Returns whether there are any."""
         with self._changed:
             begun, ceased = self._wakes.keys() - self._known, self._known - self._wakes.keys()

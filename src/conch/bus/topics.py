@@ -17,7 +17,7 @@ NAMES_LOCK = "topic names"  # held to create or rename a topic, so that two writ
 _LONGEST_NAME = 200
 _END_OF_TIME = 2**62
 
-Mode = Literal["reuse", "new"]
+_Mode = Literal["reuse", "new"]
 
 
 class Topic(NamedTuple):
@@ -45,7 +45,7 @@ class Topics:
         self._store = store
         self._settings = settings
 
-    def create(self, name: str | None, metadata: dict[str, Any] | None, mode: Mode) -> tuple[Topic, bool]:
+    def create(self, name: str | None, metadata: dict[str, Any] | None, mode: _Mode) -> tuple[Topic, bool]:
         """A topic with this name, and whether it is new. `reuse` returns the newest open one if there is one."""
         topic_id, is_named = new_id("topic"), name is not None
         name = f"topic-{topic_id.partition('_')[2]}" if name is None else check_topic_name(name)

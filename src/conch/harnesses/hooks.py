@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from conch.lean import Any, Literal, NamedTuple
 
-Kind = Literal["before_tool", "after_tool", "prompt", "stop", "start", "end", "other"]
+_Kind = Literal["before_tool", "after_tool", "prompt", "stop", "start", "end", "other"]
 
 # The names of the events in lower case, without punctuation: harnesses spell them in three ways.
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, _Kind] = {
     "pretooluse": "before_tool",
     "beforetool": "before_tool",
     "beforeshellexecution": "before_tool",
@@ -51,7 +51,7 @@ class Happening(NamedTuple):
     harness: str
     event: str
     """As the harness calls it."""
-    kind: Kind
+    kind: _Kind
     session_id: str
     cwd: str
     tool: str

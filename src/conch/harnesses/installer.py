@@ -24,14 +24,14 @@ _MOST_LINKS = 40
 _LOCK_FILE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
 _LARGEST = 64 * 1024 * 1024
 
-Outcome = Literal["written", "unchanged", "kept", "restored", "deleted", "refused"]
+_Outcome = Literal["written", "unchanged", "kept", "restored", "deleted", "refused"]
 
 
 class Result(NamedTuple):
     """What happens to one file, and why. `before` and `after` are its texts; None for no file."""
 
     path: str
-    outcome: Outcome
+    outcome: _Outcome
     why: str = ""
     before: str | None = None
     after: str | None = None

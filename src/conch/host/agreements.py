@@ -13,7 +13,7 @@ from stat import S_ISREG, S_IWOTH
 from conch.errors import InvalidArgument
 from conch.lean import Literal, NamedTuple
 
-Kind = Literal["user", "project"]
+_Kind = Literal["user", "project"]
 
 LONGEST = 4_000  # characters of one agreement that reach a model
 _LARGEST_FILE = 1024 * 1024
@@ -23,7 +23,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 class Agreement(NamedTuple):
-    kind: Kind
+    kind: _Kind
     path: str
     text: str
     """Empty if there is none."""
@@ -46,7 +46,7 @@ def find_agreements(data_dir: str, root: str | None) -> list[Agreement]:
     return [agreement for agreement in found if agreement.text]
 
 
-def read_agreement(kind: Kind, path: str, within: str | None = None) -> Agreement:
+def read_agreement(kind: _Kind, path: str, within: str | None = None) -> Agreement:
     """The agreement in a file. It must lie `within` this directory: a repository must not choose files outside it."""
     try:
         real = os.path.realpath(path, strict=True)

@@ -180,12 +180,7 @@ def other_users_of(path: str) -> list[User] | None:
 
 def session_leader() -> Process | None:
     """The process that started this session (in a terminal usually the shell), if it still runs."""
-    return look_up(session_id())
-
-
-def session_id() -> int:
-    """The pid of the process that started this session; 0 if it is not visible here."""
-    return 0 if sys.platform == "win32" else os.getsid(0)
+    return None if sys.platform == "win32" else look_up(os.getsid(0))
 
 
 def is_in_pid_namespace() -> bool:

@@ -22,7 +22,7 @@ from conch.importing.outcome import Outcome, derived_id, to_moment, to_object, t
 from conch.lean import NamedTuple, json
 from conch.storage.base import Row, Transaction
 
-Step = Callable[[Transaction], None]
+_Step = Callable[[Transaction], None]
 _AT_ONCE = 500  # agents can write between two steps
 _LONGEST_TYPE = 64
 _LONGEST_KEY = 200
@@ -31,7 +31,7 @@ _UNFINISHED = "This topic is not yet imported as a whole. If `conch import` has 
 _NOBODY = Caller("", "", None, "import", None)
 
 
-def topic_steps(outcome: Outcome, file: BusFile, row: Row) -> Iterator[tuple[str, Step]]:
+def topic_steps(outcome: Outcome, file: BusFile, row: Row) -> Iterator[tuple[str, _Step]]:
     """The steps that add what is new in one topic, each with the id of that topic. Run each in its own transaction.
 
     A new topic stays closed until the last step. So no agent writes to half a topic, and an interrupted import can
@@ -57,7 +57,7 @@ class _TopicImport:
         # The time is part of the id, because small ids may repeat in another file.
         self.topic_id = derived_id("topic", "bus", to_text(row.get("topic_id")), to_text(row.get("created_at")))
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[_Step]:
         """What has to be done, in order. Each step must be done before the next one is asked for."""
         yield self._begin
         while batch := list(islice(self._messages, _AT_ONCE)):

@@ -25,7 +25,7 @@ UNACCEPTED_AFTER = 60 * MINUTE
 _MOST_EVENTS = 1_000
 _MOST = 200  # reservations, questions and notices that are looked at, each
 
-Doing = Literal["holding", "next", "waiting", "here", "watching", "gone"]
+_Doing = Literal["holding", "next", "waiting", "here", "watching", "gone"]
 """What a member does: it holds the stick, was offered it, waits for it, is there to take turns, only watches, or its
 process has ended."""
 
@@ -50,7 +50,7 @@ class Standing(NamedTuple):
     """What one member does."""
 
     member: Member
-    doing: Doing
+    doing: _Doing
     since: int
     """When that began, unless `is_last_seen`."""
     is_last_seen: bool
@@ -294,7 +294,7 @@ def _members_to_show(snapshot: Snapshot, busy: set[str | None]) -> list[Member]:
 def _standing(bell: Bell, snapshot: Snapshot, member: Member, facts: _Facts, left: Candidate | None) -> Standing:
     room, agent_id = snapshot.room, member.agent_id
     since: int | None = None
-    doing: Doing = "here" if member.takes_turns else "watching"
+    doing: _Doing = "here" if member.takes_turns else "watching"
     if snapshot.is_gone(member):
         doing, since = "gone", facts.ends.get(agent_id)
     elif agent_id == room.owner:

@@ -10,7 +10,7 @@ from conch.rooms.room import load_room
 from conch.storage.base import LAST, Store
 
 _BEGINS = ("claim", "takeover")
-_ENDINGS: dict[str, Ending] = {
+_ENDINGS: dict[str, _Ending] = {
     "release": "released",
     "pass": "passed",
     "return": "returned",
@@ -18,7 +18,7 @@ _ENDINGS: dict[str, Ending] = {
     "close": "closed",
 }
 
-Ending = Literal["released", "passed", "taken_over", "returned", "kicked", "closed"]
+_Ending = Literal["released", "passed", "taken_over", "returned", "kicked", "closed"]
 
 
 class Turn(NamedTuple):
@@ -29,7 +29,7 @@ class Turn(NamedTuple):
     """None while the agent still has the stick."""
 
     @property
-    def ending(self) -> Ending | None:
+    def ending(self) -> _Ending | None:
         if self.end is None:
             return None
         return _ENDINGS.get(self.end.event_type, "taken_over")

@@ -26,7 +26,7 @@ _BRIEF_USE_SECONDS = 0.5
 _MOST_PADDED = 1_024
 # Every store of conch has these tables, whatever its age. No other program has all of them.
 _FIRST_TABLES = frozenset({"meta", "agents", "agent_signals", "path_rooms", "room_members", "room_events"})
-User = TypeVar("User")
+_User = TypeVar("_User")
 
 
 class Dialect(NamedTuple):
@@ -112,7 +112,7 @@ def are_ours(tables: Iterable[str]) -> bool:
     return _FIRST_TABLES.issubset(tables)
 
 
-def lasting_users(find: Callable[[], list[User] | None]) -> list[User] | None:
+def lasting_users(find: Callable[[], list[_User] | None]) -> list[_User] | None:
     """The other users of a store. Processes that only read the schema version get a moment to finish."""
     deadline = time.monotonic() + _BRIEF_USE_SECONDS
     while (users := find()) and time.monotonic() < deadline:

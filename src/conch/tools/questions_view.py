@@ -19,7 +19,7 @@ _FOLLOW_UP = (
 )
 
 
-def answer(each: Message) -> Object:
+def _answer(each: Message) -> Object:
     pointers, followups = extras(each)
     return {
         "answer_id": each.message_id,
@@ -54,7 +54,7 @@ def asked(
         reply = asked(status, found, budget)
         return reply._replace(data={**reply.data, "warnings": [unknown]})
     budget.spend(found.question.cancel_reason, found.question.cancel_reason or "")
-    page = budget.fill(found.answers, answer, _whole_text, limit)
+    page = budget.fill(found.answers, _answer, _whole_text, limit)
     cursor = page.cursor([each.seq for each in found.answers])
     shown = found._replace(answers=found.answers[: page.length])
     data = known(**_asked(status, shown, page.objects), has_more=page.has_more, cursor=cursor)
@@ -101,7 +101,7 @@ def closed(question: Question) -> Object:
 def _answer_text(each: Message) -> str:
     text = f"Answer from {one_line(each.sender_label)}:\n\n{behind_margin(each.content_markdown)}"
     # The follow-ups of all answers are listed together, below.
-    return tell_item({name: value for name, value in answer(each).items() if name != "suggested_followups"}, text)
+    return tell_item({name: value for name, value in _answer(each).items() if name != "suggested_followups"}, text)
 
 
 def _whole_text(each: Message) -> str:

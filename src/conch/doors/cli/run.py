@@ -21,11 +21,11 @@ from conch.lean import Any, import_module
 _MOST_BYTES = 32 * 1024  # of the details of a refusal
 _LONGEST_ESCAPE = 3  # what is printed is ASCII: two or four bytes of UTF-8 become six or twelve
 
-Servers = Mapping[str, Callable[[App, Any], int]]
+_Servers = Mapping[str, Callable[[App, Any], int]]
 """Commands that other doors run: each gets the application and its options, and returns the exit status."""
 
 
-def run(words: Sequence[str], servers: Servers) -> int:
+def run(words: Sequence[str], servers: _Servers) -> int:
     prepare_streams()
     try:
         return _run(split_words(words), servers)
@@ -33,7 +33,7 @@ def run(words: Sequence[str], servers: Servers) -> int:
         return status_after(interruption.number)
 
 
-def _run(words: Words, servers: Servers) -> int:
+def _run(words: Words, servers: _Servers) -> int:
     if words.wants_help:
         return _print_help(words.command)
     if words.wants_version:

@@ -117,11 +117,6 @@ def schema_facts(connection: Connection) -> dict[str, str]:
     return facts
 
 
-def write_facts(facts: dict[str, str]) -> str:
-    """The facts as the text of `schema.txt`."""
-    return "".join(f"{fact}{_SEPARATOR * bool(meant)}{meant}\n" for fact, meant in sorted(facts.items()))
-
-
 def expected_facts() -> dict[str, str]:
     """The facts about the schema that the migrations make. A test keeps the file current."""
     with open(_EXPECTED, encoding="utf-8") as file:
