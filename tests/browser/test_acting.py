@@ -187,7 +187,7 @@ def test_release_a_reservation(room: Any) -> None:
     confirm(room, "Release", reason="It crashed.")
 
     room.locator(".tree .leaf", has_text="api").wait_for(state="detached")
-    timeline(room, "Released")
+    timeline(room, "ended the reservation of api/ by cursor·tall-reed: It crashed.")
 
 
 def test_resume_an_agent_that_is_gone(room: Any) -> None:

@@ -165,11 +165,11 @@ export const verb = (message) => VERBS.get(message.message_type);
 const thread = (entry) => (entry.topic_id ? html`<a class="soft" href=${topicAddress(entry.topic_id, entry.seq)} title="Show in its topic"><small>#${entry.seq}</small></a>` : nothing);
 
 function reservation(entry) {
+  if (entry.details?.reason) return plain(entry); // a person has ended it for its owner
   const scope = html`<code>${visible(entry.details?.scope ?? "")}</code>`;
   if (entry.event_type === "expired")
     return html`The reservation of ${scope} by ${visible(entry.details?.owner ?? "its owner")} <b>Ended</b>: ${named(entry.from)} reserved an overlapping path`;
-  const by = entry.details?.by ? html` by ${visible(entry.details.by)}` : nothing;
-  return html`${named(entry.from)} <b>${entry.label}</b> ${scope}${by} ${item(entry)}`;
+  return html`${named(entry.from)} <b>${entry.label}</b> ${scope} ${item(entry)}`;
 }
 
 /** Everything else, in the server's own sentence. */
