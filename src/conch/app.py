@@ -5,6 +5,7 @@ A domain is imported at its first use, because every command and every harness p
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cached_property, partial
 
@@ -13,7 +14,7 @@ from conch.clock import Clock
 from conch.config import Settings
 from conch.lean import TYPE_CHECKING
 from conch.storage.base import Store
-from conch.storage.opening import open_store
+from conch.storage.opening import is_server, open_store
 
 if TYPE_CHECKING:
     from conch.bus.peers import Peers
@@ -39,6 +40,11 @@ class App:
         self.store = store
         self.bell = bell
         self.settings = settings
+
+    @property
+    def has_store(self) -> bool:
+        """Whether there is a store. Looking into a file that is missing would create it."""
+        return is_server(self.settings.store) or os.path.exists(self.store.describe())
 
     @cached_property
     def rooms(self) -> Rooms:

@@ -7,8 +7,8 @@ from conch.config import Settings, check_length
 from conch.errors import Advice, InvalidArgument, LimitExceeded, PersonRequired
 from conch.lean import Any, NamedTuple
 
-_LONGEST_TYPE = 64
-_LONGEST_KEY = 200
+LONGEST_TYPE = 64
+LONGEST_KEY = 200
 NUDGE = "nudge"  # asks the holder of the stick to hand it over; only a person sends it
 REDACTION = "redaction"  # says that an earlier message has changed, so pages that show it must read it again
 _LIMITS = {"question": "max_question_chars", "answer": "max_answer_chars"}
@@ -44,8 +44,8 @@ def check_outbox(outbox: list[Any], settings: Settings) -> list[Draft]:
 def _check_message(item: dict[str, Any], field: str, settings: Settings) -> Draft:
     check_fields(item, field, FIELDS, _MISTAKEN)
     content = required_text(item, field, "content_markdown")
-    kind = _optional_text(item, field, "message_type", _LONGEST_TYPE) or "message"
-    check_name(f"{field}.message_type", kind, _LONGEST_TYPE)
+    kind = _optional_text(item, field, "message_type", LONGEST_TYPE) or "message"
+    check_name(f"{field}.message_type", kind, LONGEST_TYPE)
     if kind == NUDGE:
         message = f"Only a person who steps in can send a {NUDGE}."
         raise PersonRequired(message, Advice("nudge_by_command"), field=f"{field}.message_type", reason="message_type")
@@ -56,9 +56,9 @@ def _check_message(item: dict[str, Any], field: str, settings: Settings) -> Draf
     return Draft(
         content,
         kind,
-        _optional_text(item, field, "reply_to", _LONGEST_KEY),
+        _optional_text(item, field, "reply_to", LONGEST_KEY),
         dump_metadata(f"{field}.metadata", metadata, settings),
-        _optional_text(item, field, "client_message_id", _LONGEST_KEY),
+        _optional_text(item, field, "client_message_id", LONGEST_KEY),
         field,
     )
 

@@ -11,11 +11,10 @@ from conch.config import Settings, check_length
 from conch.errors import Advice, InvalidArgument, LimitExceeded, TopicClosed, TopicNotFound, no_cursor
 from conch.ids import new_id
 from conch.lean import Any, Literal, NamedTuple, json
-from conch.storage.base import Row, Store, Transaction
+from conch.storage.base import LAST, Row, Store, Transaction
 
 NAMES_LOCK = "topic names"  # held to create or rename a topic, so that two writers cannot take the same name
 _LONGEST_NAME = 200
-_END_OF_TIME = 2**62
 
 _Mode = Literal["reuse", "new"]
 
@@ -73,7 +72,7 @@ class Topics:
     def list(self, statuses: list[str], limit: int, after: str | None = None) -> list[tuple[Topic, int]]:
         """Newest first, each with the number of its messages; with `after`, those that follow this topic."""
         with self._store.read() as tx:
-            moment = _END_OF_TIME if after is None else _moment_of(tx, after)
+            moment = LAST if after is None else _moment_of(tx, after)
             given = {"moment": moment, "after": after or "", "limit": limit}
             rows = tx.all("topics_newest_first", statuses=statuses, **given)
         return [(_topic(row), count) for row in rows for count in [row.pop("message_count")]]

@@ -20,7 +20,7 @@ from conch.importing.outcome import Outcome, derived_id, to_moment, to_number, t
 from conch.lean import json
 from conch.notices.events import handoff_payload
 from conch.rooms.handoffs import Handoff, check_handoff
-from conch.rooms.log import Event, find_event, next_event_seq, project
+from conch.rooms.log import GRANTS, HANDOFFS, Event, find_event, next_event_seq, project
 from conch.rooms.presence import member_columns
 from conch.rooms.replay import Replay, Seat, follow_members
 from conch.rooms.room import Room, save_room
@@ -29,8 +29,6 @@ from conch.storage.base import Row, Transaction
 from conch.storage.sources import Source
 
 _SESSION = "import"  # the kind of session of an agent that only a file has named
-_GRANTS = ("claim", "takeover")
-_HANDOFFS = ("release", "pass")
 _AT_ONCE = 500
 
 
@@ -235,20 +233,20 @@ class _Writer:
 
     def _add(self, event_id: str, row: Row, named: list[str]) -> None:
         kind, handoff = to_text(row.get("event_type")), None
-        if kind in _HANDOFFS:
+        if kind in HANDOFFS:
             handoff = _fit_handoff(row.get("handoff_json"))
         by, to = (self._agent(to_text(row[key])) if row.get(key) else None for key in ("from_agent_id", "to_agent_id"))
-        if kind in _GRANTS:  # an event of ours says in `to` who got the stick
+        if kind in GRANTS:  # an event of ours says in `to` who got the stick
             expected = self.replay.room.owner or self.replay.room.reserved_for
             by, to = expected if kind == "takeover" else by if to else None, to or by
-        turn_id = self.replay.room.turn_id + (kind in _GRANTS)
+        turn_id = self.replay.room.turn_id + (kind in GRANTS)
         last = self.replay.room.last_event_seq
         candidate = Event(0, "", "", turn_id, kind, by, None, to, None, handoff, None, {}, 0, last)
-        if self._is_as_it_was and kind in (*_GRANTS, *_HANDOFFS, "close") and not object_to(self.replay, candidate):
+        if self._is_as_it_was and kind in (*GRANTS, *HANDOFFS, "close") and not object_to(self.replay, candidate):
             index = None if to is None else {"sequence_index": self.replay.members[to].ordinal}
-            details = index if kind in _HANDOFFS else None
+            details = index if kind in HANDOFFS else None
             reason = to_text(row["reason"]) if row.get("reason") else self._usual_reason(kind)
-            accepted = self.replay.room.pending_handoff_event_seq if kind in _GRANTS else None
+            accepted = self.replay.room.pending_handoff_event_seq if kind in GRANTS else None
             event = self._append(event_id, kind, row.get("created_at"), by, to, turn_id, handoff, reason, details)
             self._notify(event, accepted)
             if kind == "close":

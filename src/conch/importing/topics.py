@@ -12,7 +12,7 @@ from itertools import islice
 
 from conch.agents.records import Caller, note_name
 from conch.bells.base import topic_channel
-from conch.bus.drafts import check_addressees
+from conch.bus.drafts import LONGEST_KEY, LONGEST_TYPE, check_addressees
 from conch.bus.peers import LONGEST_NAME, hash_token, require_own_name
 from conch.bus.stream import indexed_addressees
 from conch.bus.topics import Topic, check_name, check_topic_name, find_topic, insert_topic, require_distinct
@@ -20,13 +20,10 @@ from conch.errors import ConchError, InvalidArgument
 from conch.importing.bus_files import BusFile, BusMessage, BusName
 from conch.importing.outcome import Outcome, derived_id, to_moment, to_object, to_text
 from conch.lean import NamedTuple, json
-from conch.storage.base import Row, Transaction
+from conch.storage.base import LAST, Row, Transaction
 
 _Step = Callable[[Transaction], None]
 _AT_ONCE = 500  # agents can write between two steps
-_LONGEST_TYPE = 64
-_LONGEST_KEY = 200
-_END = 2**62
 _UNFINISHED = "This topic is not yet imported as a whole. If `conch import` has stopped, run it again."
 _NOBODY = Caller("", "", None, "import", None)
 
@@ -222,7 +219,7 @@ class _Stream:
         unique = {self._id(each): each for each in reversed(batch) if each.key not in self._earlier}
         messages = dict(reversed(unique.items()))
         stored = self._stored(tx, messages)
-        seqs = iter(range(self._take_seqs(tx, len(messages) - len(stored)), _END))
+        seqs = iter(range(self._take_seqs(tx, len(messages) - len(stored)), LAST))
         added: list[tuple[BusMessage, Row]] = []
         for message_id, message in messages.items():
             seq = stored.get(message_id) or next(seqs)
@@ -283,7 +280,7 @@ class _Stream:
 
     def _fit_key(self, tx: Transaction, sender_id: int, key: str | None) -> str | None:
         """The client_message_id, unless the sender has used it for another message."""
-        if not key or len(key) > _LONGEST_KEY or (sender_id, key) in self._keys:
+        if not key or len(key) > LONGEST_KEY or (sender_id, key) in self._keys:
             return None
         where = {"topic_id": self._topic_id, "sender_id": sender_id, "client_message_id": key}
         return None if self._is_shared and tx.one("message_sent_as", **where) else key
@@ -321,7 +318,7 @@ def _addressees(row: Row) -> Iterator[Row]:
 
 def _fit_type(kind: str) -> str:
     try:
-        return check_name("message_type", kind, _LONGEST_TYPE)
+        return check_name("message_type", kind, LONGEST_TYPE)
     except InvalidArgument:
         return "message"
 

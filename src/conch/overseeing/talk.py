@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conch.bus.stream import Message, to_message
 from conch.bus.topics import find_topic
-from conch.errors import InvalidArgument
+from conch.errors import no_cursor
 from conch.lean import NamedTuple
 from conch.storage.base import LAST, Row, Store, Transaction
 
@@ -80,7 +80,7 @@ def find_questions(tx: Transaction, question_ids: list[str]) -> dict[str, Asked]
 def _line_of(tx: Transaction, topic_id: str, field: str) -> TopicLine:
     row = tx.one("topic_for_people", topic_id=topic_id)
     if row is None:
-        raise InvalidArgument(f"{field} must be a cursor from an earlier reply.", field=field)
+        raise no_cursor(field)
     return _line(row)
 
 

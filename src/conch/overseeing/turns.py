@@ -5,11 +5,10 @@ from __future__ import annotations
 from conch.errors import EventNotFound
 from conch.lean import Literal, NamedTuple
 from conch.notices.timeline import Entry, to_entry, with_protocol
-from conch.rooms.log import Event, to_event
+from conch.rooms.log import GRANTS, Event, to_event
 from conch.rooms.room import load_room
 from conch.storage.base import LAST, Store
 
-_BEGINS = ("claim", "takeover")
 _ENDINGS: dict[str, _Ending] = {
     "release": "released",
     "pass": "passed",
@@ -70,7 +69,7 @@ def _pair(events: list[Event]) -> list[Turn]:
     for event in events:
         if turns and turns[-1].end is None and _ends(event, turns[-1]):
             turns[-1] = turns[-1]._replace(end=event)
-        if event.event_type in _BEGINS:
+        if event.event_type in GRANTS:
             turns.append(Turn(event))
     return turns
 

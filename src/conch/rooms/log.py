@@ -16,6 +16,8 @@ from conch.rooms.room import Room, load_room
 from conch.storage.base import LAST, Query, Row, Store, Transaction
 
 FORCED = "forced"  # the cause of a takeover by a person while the owner or the recipient still had time
+GRANTS = ("claim", "takeover")  # someone gets the stick
+HANDOFFS = ("release", "pass")  # its owner hands it over
 PAGE = 500  # events per query, so that a long log never has to fit into memory
 
 
@@ -91,11 +93,11 @@ def append_event(
 def project(room: Room, event: Event) -> Room:
     """The room after an event. The log does not hold lease and claim deadlines; the caller adds them."""
     room = room._replace(last_event_seq=event.event_seq, updated_at=event.created_at)
-    if event.event_type in ("claim", "takeover"):
+    if event.event_type in GRANTS:
         granted = _without_owner(room)._replace(pending_handoff_event_seq=None)
         index = event.details.get("sequence_index", room.sequence_index)
         return granted._replace(state="owned", owner=event.to_agent_id, turn_id=event.turn_id, sequence_index=index)
-    if event.event_type in ("release", "pass"):
+    if event.event_type in HANDOFFS:
         index = event.details.get("sequence_index", room.sequence_index)
         return _offered(room, event, event.event_seq)._replace(sequence_index=index)
     if event.event_type == "return":  # a claim that was not delivered: offer the same handoff again

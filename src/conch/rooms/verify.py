@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from itertools import islice
 
 from conch.lean import Any
-from conch.rooms.log import Event
+from conch.rooms.log import GRANTS, HANDOFFS, Event
 from conch.rooms.replay import REPLAYED, UNREADABLE, Replay, Seat, events_of, follow, start_replay
 from conch.rooms.room import Room
 from conch.storage.base import Problem, Row, Transaction
 
-_GRANTS = ("claim", "takeover")
-_HANDOFFS = ("release", "pass")
-_ENDINGS = (*_HANDOFFS, "return", "close")  # only the owner can do these
+_ENDINGS = (*HANDOFFS, "return", "close")  # only the owner can do these
 _OTHERS = ("join", "leave", "kick", "decline", "resume", "reorder", "policy", "note")
 _WITH_RECIPIENT = ("decline", "resume", "kick")  # of the others
 _MOST_PER_ROOM = 20
@@ -58,18 +56,18 @@ def object_to(replay: Replay, event: Event) -> str | None:
 
 def _object_to_kind(replay: Replay, event: Event) -> str | None:
     room, kind = replay.room, event.event_type
-    if kind not in (*_GRANTS, *_ENDINGS, *_OTHERS):
+    if kind not in (*GRANTS, *_ENDINGS, *_OTHERS):
         return f"it is of an unknown type, {kind}"
     if room.state == "closed":
         return "the room was closed before"
-    turn_id = room.turn_id + (kind in _GRANTS)
+    turn_id = room.turn_id + (kind in GRANTS)
     if event.turn_id != turn_id:
         return f"it belongs to turn {event.turn_id}, but it is in turn {turn_id}"
-    if kind not in _HANDOFFS and event.handoff is not None:
+    if kind not in HANDOFFS and event.handoff is not None:
         return "it has a handoff"
     if kind in (*_OTHERS, "close") and kind not in _WITH_RECIPIENT and event.to_agent_id is not None:
         return f"it is addressed to {event.to_agent_id}"
-    if kind in _GRANTS:
+    if kind in GRANTS:
         return _object_to_grant(replay, event)
     if kind in _ENDINGS:
         return _object_to_ending(replay, event)
@@ -95,7 +93,7 @@ def _object_to_grant(replay: Replay, event: Event) -> str | None:
 def _object_to_ending(replay: Replay, event: Event) -> str | None:
     if event.from_agent_id is None or event.from_agent_id != replay.room.owner:
         return f"{event.from_agent_id} does not hold the stick"
-    if event.event_type in _HANDOFFS and not isinstance(event.handoff, dict):
+    if event.event_type in HANDOFFS and not isinstance(event.handoff, dict):
         return "it has no handoff"
     if event.to_agent_id is not None and event.to_agent_id not in replay.members:
         return f"{event.to_agent_id} is not a member"

@@ -39,7 +39,7 @@ class Phrase(NamedTuple):
 
 NO_LIMIT = 2**31 - 1  # more rows than any list has
 NOW = "now"  # a parameter `now` with this value gets the store's time, close to `Transaction.now`
-LAST = 2**62  # above the number of any row
+LAST = 2**62  # above the number of any row, and later than any moment
 
 
 class Replacement(NamedTuple):

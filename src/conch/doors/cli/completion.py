@@ -17,7 +17,6 @@ from conch.doors.cli.context import open_named
 from conch.doors.cli.output import Report
 from conch.errors import ConchError, InvalidArgument
 from conch.lean import Any, NamedTuple
-from conch.storage.opening import is_server
 from conch.tools.text import one_line
 
 _MOST = 200
@@ -222,16 +221,11 @@ def _live(line: _Line, kind: str) -> list[tuple[str, str]]:
         given = line.given.get("--store")
         app = open_app(os.environ) if given is None else open_named("store", os.path.expanduser(given))
         try:
-            return _LIVE[kind](app, line) if _is_there(app) else []
+            return _LIVE[kind](app, line) if app.has_store else []
         finally:
             app.close()
     except ConchError:
         return []
-
-
-def _is_there(app: App) -> bool:
-    """Whether there is a store. Looking into one that is missing would create it."""
-    return is_server(app.settings.store) or os.path.exists(app.store.describe())
 
 
 def _agents(app: App, line: _Line) -> list[tuple[str, str]]:

@@ -66,9 +66,7 @@ def _glance() -> int:
     except ConchError:
         return _explain_usage("")
     try:
-        place = app.store.describe()
-        is_there = "://" in place or os.path.exists(place)  # help must not create a store
-        report = _report("status", app, options) if is_there else None
+        report = _report("status", app, options) if app.has_store else None  # help must not create a store
         return _explain_usage("") if report is None or report.error else _print("status", report, False)
     finally:
         app.close()

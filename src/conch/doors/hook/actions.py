@@ -32,8 +32,7 @@ def act(happening: Happening, write: Callable[[Answer], bool]) -> None:
     """Answer an event. What was written counts as shown."""
     app = open_app(os.environ)
     try:
-        place = app.store.describe()
-        if happening.kind != "start" and "://" not in place and not os.path.exists(place):
+        if happening.kind != "start" and not app.has_store:
             return  # no agent has used conch yet, and a hook must not be the first
         answer, after = retry_interrupted(lambda: _act(_Scene(app, happening), happening.kind))
         if write(answer) and after is not None:

@@ -18,7 +18,7 @@ from conch.doors.web.views import (
     timeline_page,
     turn_view,
 )
-from conch.errors import InvalidArgument
+from conch.errors import InvalidArgument, no_cursor
 from conch.members.adoption import Candidate
 from conch.notices.timeline import Page, Place, only, parse_place, read_timeline
 from conch.overseeing.items import list_items, read_item
@@ -159,7 +159,7 @@ class RoomPages:
 def _place(field: str, text: str | None) -> Place | None:
     place = parse_place(field, text)
     if isinstance(place, int):
-        raise InvalidArgument(f"{field} must be a cursor from an earlier reply.", field=field)
+        raise no_cursor(field)
     return place
 
 
