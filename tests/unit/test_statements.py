@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -13,30 +14,30 @@ from conch.storage.sqlite.store import DIALECT as SQLITE
 from conch.storage.statements import Dialect, Statements
 
 
+def loaded(dialect: Dialect) -> Statements:
+    found = Statements(dialect)
+    found.load()
+    return found
+
+
 @pytest.mark.parametrize("dialect", [SQLITE, POSTGRES], ids=["sqlite", "postgres"])
-def test_no_two_statements_of_an_engine_have_the_same_name(dialect: Dialect, monkeypatch: Any) -> None:
-    named: Counter[str] = Counter()
-    monkeypatch.setattr(Statements, "__setitem__", lambda self, name, text: named.update([name]))
+def test_no_two_statements_of_an_engine_have_the_same_name(dialect: Dialect) -> None:
+    files = [statements._read("sql", file, dialect) for file in Statements(dialect)._unread]
+    named = Counter(name for file in files for name in re.findall(r"^-- name: (\w+)$", file, re.MULTILINE))
 
-    Statements(dialect).load()
-
+    assert named.keys() == loaded(dialect).keys()
     assert [name for name, times in named.items() if times > 1] == []
     assert named["find_agent"] == 1
 
 
 def test_a_statement_is_found_in_whichever_file_it_is() -> None:
-    loaded = Statements(SQLITE)
-    loaded.load()
-
-    assert {name: Statements(SQLITE)[name] for name in loaded} == loaded
+    assert {name: Statements(SQLITE)[name] for name in loaded(SQLITE)} == loaded(SQLITE)
 
 
 def test_a_short_command_does_not_read_all_files(monkeypatch: Any) -> None:
     read: list[str] = []
-    original = statements._read
-    monkeypatch.setattr(
-        statements, "_read", lambda folder, name, dialect: read.append(name) or original(folder, name, dialect)
-    )
+    original = statements._statements
+    monkeypatch.setattr(statements, "_statements", lambda file, dialect: read.append(file) or original(file, dialect))
 
     found = Statements(SQLITE)
     assert found["find_agent"] == found["find_agent"]

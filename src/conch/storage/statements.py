@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from conch.errors import SchemaMismatch
 from conch.lean import Any, NamedTuple, TypeVar
@@ -70,10 +70,18 @@ class Statements(dict[str, str]):
             self._read(file)
 
     def _read(self, file: str) -> None:
-        for block in _read("sql", file, self._dialect).split(_MARK)[1:]:  # before the first mark is only a comment
-            name, _, statement = block.partition("\n")
-            self[name.strip()] = statement.strip().rstrip(";")
+        self.update(_statements(file, self._dialect))
         self._unread.pop(file, None)
+
+
+@cache
+def _statements(file: str, dialect: Dialect) -> dict[str, str]:
+    """The statements of a file, read once for all stores of a process."""
+    statements = {}
+    for block in _read("sql", file, dialect).split(_MARK)[1:]:  # before the first mark is only a comment
+        name, _, statement = block.partition("\n")
+        statements[name.strip()] = statement.strip().rstrip(";")
+    return statements
 
 
 def load_checks(dialect: Dialect) -> list[Check]:
