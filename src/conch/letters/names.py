@@ -21,7 +21,8 @@ _AUGMENTED = {
     "Hang": {"Kore"},
     "Bopo": {"Hanb"},
 }
-_RESERVED = ("conch", "system", "human")  # the speakers that are not agents: the program itself, and people
+# The speakers that are not agents, the program itself and people, and what their names look like.
+_RESERVED = {word: word.translate(_ASCII_SHAPES) for word in ("conch", "system", "human")}
 _ANY_SCRIPT = {"Zyyy", "Zinh"}  # common (digits, punctuation, emoji) and inherited (accents)
 _UNKNOWN = frozenset({"Zzzz"})
 _DOT_ABOVE = "\u0307"
@@ -74,7 +75,7 @@ def skeletons(name: str) -> set[str]:
 def poses_as(name: str) -> str | None:
     """The reserved name that this one looks like."""
     shapes = _shapes_of_any_width(name)
-    return next((word for word in _RESERVED if not shapes.isdisjoint(skeletons(word))), None)
+    return next((word for word, shape in _RESERVED.items() if shape in shapes), None)
 
 
 def begins_like(name: str, beginning: str) -> bool:
