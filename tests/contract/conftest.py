@@ -54,7 +54,6 @@ def plan(app: App, statement: str, **given: Any) -> str:
         explain = "EXPLAIN QUERY PLAN"
         if "rooms.sqlite" not in app.store.describe():
             explain = "EXPLAIN"
-            # PostgreSQL scans a table of one page, if its autovacuum has counted the pages.
             statements["avoid_scans"] = "SET LOCAL enable_seqscan = off"
             tx.run("avoid_scans")
         statements["explained"] = f"{explain} {statements[statement]}"
