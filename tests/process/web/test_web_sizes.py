@@ -10,6 +10,7 @@ import pytest
 from tests.callers import named
 from tests.process.web.conftest import Console
 
+from conch.agents.records import process_columns
 from conch.app import open_app
 from conch.bus.drafts import Draft
 from conch.bus.peers import enter_as_itself
@@ -20,7 +21,7 @@ from conch.rooms.room import load_room
 ONE = 60_000  # bytes of a text
 MOST = 1024 * 1024 + 2 * ONE
 LONG = "x" * ONE
-QUESTIONS, MESSAGES, NOTICES = 30, 30, 30
+QUESTIONS, MESSAGES, NOTICES, MEMBERS = 30, 30, 30, 2_500
 WHOLE = 4  # texts that a page has room for, beside the beginnings of the others
 
 
@@ -67,6 +68,21 @@ def test_no_page_reads_more_than_a_browser_can_take(console: Console, room: Any)
         lengths = [len(each["question_text"]) for each in questions]
         assert lengths == [ONE] * WHOLE + [300] * (QUESTIONS - WHOLE)
         assert questions[-1]["question_text"] == LONG[:299] + "…"
+
+
+def test_a_room_with_more_members_than_fit_counts_the_others(
+    console: Console, environ: dict[str, str], room: Any
+) -> None:
+    with closing(open_app(environ)) as app, app.store.write(room.room_id) as tx:
+        for n in range(MEMBERS):
+            who = {"agent_id": f"other:{n:0>120}", "name": f"other-{n:0>40}", "session_kind": "mcp_harness"}
+            who |= process_columns(None)
+            tx.run("insert_agent", harness="test", now=tx.now, **who)
+            member = {"room_id": room.room_id, "ordinal": n + 10, "display_name": None, "takes_turns": 1}
+            tx.run("insert_member", now=tx.now, **member, **who)
+
+    for shown in (read(console, "/api/rooms")["rooms"][0], read(console, f"/api/rooms/{room.room_id}")["room"]):
+        assert len(shown["members"]) + shown["left_out"]["members"] == MEMBERS + 1
 
 
 @pytest.mark.parametrize("forward", [True, False])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 
 from conch.clock import SECOND, parse_iso, to_iso
 from conch.config import POLICY_SETTINGS
 from conch.doors.web.leftovers import Leftovers
 from conch.doors.web.requests import Desk
-from conch.doors.web.sizes import Texts, count_fitting
+from conch.doors.web.sizes import Texts, count_fitting, fits
 from conch.doors.web.views import (
     entry_view,
     item_view,
@@ -22,7 +22,7 @@ from conch.errors import InvalidArgument, no_cursor
 from conch.members.adoption import Candidate
 from conch.notices.timeline import Page, Place, only, parse_place, read_timeline
 from conch.overseeing.items import list_items, read_item
-from conch.overseeing.survey import FindEnd, survey, survey_rooms
+from conch.overseeing.survey import FindEnd, Survey, leading, survey, survey_rooms
 from conch.overseeing.talk import Asked, find_questions
 from conch.overseeing.turns import read_entry, read_turns
 from conch.tools import fields
@@ -69,7 +69,7 @@ class RoomPages:
             even_closed=bool(given.get("all")),
         )
         shown = sorted(surveys[:_MOST_ROOMS], key=lambda each: not each.troubles)
-        rooms = [room_view(each, viewer_id, Texts(0)) for each in shown]
+        rooms = [_fitted(each, viewer_id, lambda: Texts(0)) for each in shown]
         fitting = count_fitting(rooms)
         return {"rooms": rooms[:fitting], "has_more": fitting < len(surveys)}
 
@@ -78,7 +78,7 @@ class RoomPages:
         snapshot = app.rooms.get_state(None, given["room_id"])
         left = self._leftovers.of(snapshot)
         found = survey(app.store, app.bell, app.rooms, snapshot.room.room_id, viewer_id, left, self._find_end)
-        return {"room": room_view(found, viewer_id, Texts())}
+        return {"room": _fitted(found, viewer_id, Texts)}
 
     def _find_left(self, room_id: str) -> list[Candidate]:
         return self._app.adoption.candidates(self._desk.caller(), room_id)
@@ -154,6 +154,18 @@ class RoomPages:
             return {}
         with self._app.store.read() as tx:
             return find_questions(tx, asked)
+
+
+def _fitted(found: Survey, viewer_id: str, new_texts: Callable[[], Texts]) -> Object:
+    """A room that fits into one reply: all of it, or the leading members, reservations, problems and the like."""
+    lists: tuple[Sized, ...] = (found.standings, found.reservations, found.troubles, found.questions, found.notices)
+    number = max(len(each) for each in lists)
+    while True:
+        few = leading(found, number)._replace(notices=found.notices[:number])
+        shown = room_view(few, viewer_id, new_texts())
+        if number <= 1 or fits(shown):
+            return shown
+        number //= 2
 
 
 def _place(field: str, text: str | None) -> Place | None:

@@ -19,8 +19,8 @@ class Texts:
     The timeline and the topic have the whole texts.
     """
 
-    def __init__(self, most: int = _WHOLE) -> None:
-        self._left = most
+    def __init__(self, whole: int = _WHOLE) -> None:
+        self._left = whole
 
     def cut(self, value: Any) -> Any:
         """The same text, or its beginning; of an object or a list, each text in it."""
@@ -38,8 +38,16 @@ def count_fitting(objects: Iterable[Object]) -> int:
     """How many of these fit into one reply: the leading ones, and at least one."""
     left, number = _MOST_BYTES, 0
     for each in objects:
-        left -= len(json.dumps(each, separators=(",", ":"))) + 1
+        left -= _size(each) + 1
         if left < 0 and number:
             return number
         number += 1
     return number
+
+
+def fits(each: Object) -> bool:
+    return _size(each) <= _MOST_BYTES
+
+
+def _size(each: Object) -> int:
+    return len(json.dumps(each, separators=(",", ":")))

@@ -122,7 +122,8 @@ export class RoomPage {
   members(room) {
     if (!room.members.length) return html`<p class="empty">Nobody is here.</p>`;
     return html`<ul class="members">${room.members.map((member) => memberRow(member, room, this.memberMenu(member)))}</ul>
-      ${room.gone ? html`<small>${count(room.gone, "more is", "more are")} gone or silent, and left nothing.</small>` : nothing}`;
+      ${room.gone ? html`<small>${count(room.gone, "more is", "more are")} gone or silent, and left nothing.</small>` : nothing}
+      ${room.left_out ? html`<small>Not shown: ${Object.entries(room.left_out).map(([what, number]) => `${number} ${what}`).join(", ")}.</small>` : nothing}`;
   }
 
   memberMenu(member) {
