@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -920,14 +921,23 @@ def test_lists_of_many_lengths_need_few_statements() -> None:
     assert all({*flat.values()} == {*range(size)} for size, (_, flat) in enumerate(expanded, start=1))
 
 
-@pytest.mark.parametrize(("quiet_ns", "read", "written"), [(2**62, 5, 10), (-1, 2, 4)])
+@pytest.mark.parametrize(
+    ("ago_ms", "nanoseconds", "is_past"), [(50, 1, False), (200, 1, True), (200, 0, False), (3_100, 0, True)]
+)
+def test_a_folder_with_fine_times_counts_as_unchanged_sooner(ago_ms: int, nanoseconds: int, is_past: bool) -> None:
+    whole_ms = time.time_ns() // 1_000_000 - ago_ms
+
+    assert places.is_past(whole_ms * 1_000_000 + nanoseconds) is is_past
+
+
+@pytest.mark.parametrize(("is_quiet", "read", "written"), [(False, 5, 10), (True, 2, 4)])
 def test_the_checks_of_the_files_take_as_many_stat_calls_as_their_page_says(
-    open_store: Open, monkeypatch: pytest.MonkeyPatch, quiet_ns: int, read: int, written: int
+    open_store: Open, monkeypatch: pytest.MonkeyPatch, is_quiet: bool, read: int, written: int
 ) -> None:
     calls: list[object] = []
     monkeypatch.setattr(places, "_stat", lambda *given, **how: (calls.append(given), os.stat(*given, **how))[1])
     monkeypatch.setattr(logs, "_fstat", lambda *given: (calls.append(given), os.fstat(*given))[1])
-    monkeypatch.setattr(places, "_QUIET_NS", quiet_ns)
+    monkeypatch.setattr(places, "is_past", lambda changed_at: is_quiet)
     store = open_store()
     use(store)
     calls.clear()

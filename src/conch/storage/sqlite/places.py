@@ -37,6 +37,7 @@ except ImportError:  # Windows has no flock
 SIDES = ("-wal", "-shm")
 _ENTRY_SECONDS = 5.0
 _QUIET_NS = 3_000_000_000  # no filesystem has coarser times
+_FINE_QUIET_NS = 100_000_000  # no kernel's clock has longer ticks
 _RECORD_BYTES = 200
 _NOTE_BYTES = 32
 _HEAD_BYTES = 48  # of `-shm`
@@ -131,9 +132,7 @@ class OpenFiles:
             if folder != self._quiet or self._is_linked:
                 if not self._are_all_there():
                     return None
-                # A change right after this one might not move the folder's time any further.
-                is_quiet = time.time_ns() - facts.st_ctime_ns > _QUIET_NS
-                self._quiet = folder if is_quiet else None
+                self._quiet = folder if is_past(facts.st_ctime_ns) else None
         except (FileNotFoundError, NotADirectoryError):
             return None
         seen, known = self._seen  # before the read, because other threads ask too
@@ -181,6 +180,12 @@ class OpenFiles:
         self.header.close()
         if self._index is not None:
             self._index.close()
+
+
+def is_past(changed_at: int) -> bool:
+    """Whether another change would move the time of a file on. One right after the last change might not."""
+    is_fine = changed_at % 1_000 != 0  # so the filesystem keeps nanoseconds, and only the kernel's clock is coarse
+    return time.time_ns() - changed_at > (_FINE_QUIET_NS if is_fine else _QUIET_NS)
 
 
 def _open_index(path: str) -> Header | None:
