@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 
 _MASK = 2**128 - 1
+_BEGINNING = os.urandom(2).hex()
 
 
-def new_id(kind: str, size: int = 8) -> str:
-    """A fresh identifier such as `room_3f9c2a51b07de644`."""
-    return f"{kind}_{os.urandom(size).hex()}"
+def new_id(kind: str) -> str:
+    """A fresh identifier such as `room_3f9c2a51b07de644`.
+
+    Those of one process begin alike, so that they lie side by side in an index, and fewer of its pages change.
+    """
+    return f"{kind}_{_BEGINNING}{os.urandom(6).hex()}"
 
 
 def new_lease() -> str:
     """A fencing token. 128 random bits: no lease is ever issued twice."""
-    return new_id("lease", 16)
+    return f"lease_{os.urandom(16).hex()}"
 
 
 def lock_number(kind: str, name: str) -> int:
