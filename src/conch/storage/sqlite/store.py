@@ -52,6 +52,9 @@ DIALECT = Dialect(
 )
 _SYNCHRONOUS = ("off", "normal", "full", "extra")  # as SQLite numbers them
 _MOST_WAL_BYTES = 16 * 1024 * 1024
+# So many pages of `-wal` move into the file at once, which waits for the disk. They fit into the bytes above, and into
+# one table of `-shm`, so that a page is found in one step.
+_CHECKPOINT_PAGES = 4_000
 
 Ring = Callable[[Iterable[str]], None]
 Hears = Callable[[str], bool]
@@ -453,6 +456,7 @@ class SqliteStore:
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         # `-wal` grows while a long read is open. The next checkpoint after it cuts `-wal` back to this size.
         connection.execute(f"PRAGMA journal_size_limit = {_MOST_WAL_BYTES}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
 
     # -- first use
 
