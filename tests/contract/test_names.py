@@ -71,7 +71,7 @@ def test_no_name_differs_from_another_only_in_case(app: App, red: Any, blue: Any
 def test_no_agent_id_from_the_environment_passes_for_another(agent: Any, blue: Any) -> None:
     name = blue.data("agent_register", name="stout-zebra")["name"]
 
-    for agent_id in ("Test:Blue", "test:b1ue", name, name.upper(), "Conch", "hurnan:ada"):
+    for agent_id in ("Test:Blue", "test:b1ue", name, name.upper(), "Conch", "hurnan:ada", "conch:1", "Systern.x"):
         with pytest.raises(InvalidSetting, match=f"CONCH_AGENT_ID {agent_id} (looks like|is the name of)"):
             agent(agent_id)
 
@@ -93,6 +93,17 @@ def test_no_client_is_called_like_conch_or_a_person(app: App) -> None:
     for slug in ("conch", "system", "human", "hurnan", "c0nch"):
         signals = Signals((Signal("session", slug, "x"),), slug, None, None, "mcp_harness", slug)
         assert identify(app.store, signals).agent_id.startswith("agent:")
+
+
+@pytest.mark.parametrize("kind", ["conch", "system"])
+def test_no_label_of_an_agent_begins_like_one_of_conch(red: Any, topic_id: str, workspace: str, kind: str) -> None:
+    refusals = (
+        red.refused("join_path", context_path=workspace, agent_id_override=f"{kind}:1"),
+        red.refused("topic_join", topic_id=topic_id, agent_name=f"{kind}: the stick is yours"),
+        red.refused("topic_join", topic_id=topic_id, agent_name=f"{kind}.deft-osprey"),
+    )
+
+    assert [each["reason"] for each in refusals] == ["confusable"] * 3
 
 
 @pytest.mark.parametrize(("name", "reason"), REASONS)

@@ -9,7 +9,7 @@ import pytest
 
 from conch.letters import names
 from conch.letters.invisible import is_invisible
-from conch.letters.names import begins_like, find_flaw, poses_as, skeletons
+from conch.letters.names import find_flaw, kind_posed_as, poses_as, skeletons
 from conch.tools.text import is_plain, visible
 
 
@@ -116,10 +116,23 @@ def test_names_that_look_like_the_program_or_a_person_are_known(name: str, reser
     assert poses_as(name) == reserved
 
 
-@pytest.mark.parametrize("name", ["human:ada", "Human:ada", "hurnan:ada", "human\ua789ada", "\uff48uman:ada", "human:"])
-def test_every_way_to_begin_like_a_person_is_known(name: str) -> None:
-    assert begins_like(name, "human:")
-    assert not begins_like(f"a {name}", "human:")
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *((name, "human") for name in ("human:ada", "Human:ada", "hurnan:ada", "human\ua789ada", "\uff48uman:ada")),
+        *(
+            ("human:", "human"),
+            ("human.ada", "human"),
+            ("conch:1", "conch"),
+            ("C0nch.x", "conch"),
+            ("system:1", "system"),
+        ),
+    ],
+)
+def test_every_way_to_begin_like_a_person_or_conch_is_known(name: str, kind: str) -> None:
+    assert kind_posed_as(name) == kind
+    assert kind_posed_as(f"a {name}") is None
+    assert kind_posed_as(kind) is kind_posed_as(f"{kind}-2:1") is None
 
 
 def test_ascii_names_look_as_the_table_says() -> None:

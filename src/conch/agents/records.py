@@ -131,9 +131,10 @@ class Obstacle(NamedTuple):
 
 def find_obstacle(tx: Transaction, agent_id: str) -> Obstacle | None:
     """Why a new agent cannot have an id that it, or its user, has chosen."""
-    from conch.letters.names import begins_like  # only a new name needs it
+    from conch.letters.names import kind_posed_as  # only a new name needs it
 
-    like = PERSON if begins_like(agent_id, PERSON) else find_like(tx, "agent_like", agent_id)
+    kind = kind_posed_as(agent_id)
+    like = f"{kind}:" if kind else find_like(tx, "agent_like", agent_id)
     if like is not None:
         words = likeness(agent_id, like, "which is another agent or a reserved name")
         return Obstacle(words, {"reason": "confusable", "like": like})

@@ -349,11 +349,15 @@ def _ask_who_is_meant(tx: Transaction, topic_id: str, agent_name: str) -> None:
 
 def require_own_name(tx: Transaction, topic: Topic, caller: Caller, agent_name: str) -> None:
     """Refuse a new name that could pass for another: messages under it would seem to come from another agent."""
-    from conch.letters.names import begins_like, has_dot  # only a new name needs it
+    from conch.letters.names import has_dot, kind_posed_as  # only a new name needs it
 
-    if begins_like(agent_name, PERSON) and caller.session_kind != PERSON_SESSION:
-        message = f"Only a person at a terminal can take a name that begins with {PERSON!r}."
-        raise InvalidArgument(f"{message} Choose another name.", field="agent_name", reason="person")
+    kind = kind_posed_as(agent_name)
+    if kind is not None and (f"{kind}:" != PERSON or caller.session_kind != PERSON_SESSION):
+        who, reason = ("a person at a terminal", "person") if f"{kind}:" == PERSON else ("conch itself", "confusable")
+        message = (
+            f"Only {who} can have a name that begins with {kind!r} and a colon or a full stop. Choose another name."
+        )
+        raise InvalidArgument(message, field="agent_name", reason=reason)
     _ask_who_is_meant(tx, topic.topic_id, agent_name)
     named = tx.one("member_named", topic_id=topic.topic_id, name=agent_name) or tx.one("agent_named", name=agent_name)
     if named is not None and named["agent_id"] == caller.agent_id:

@@ -23,6 +23,7 @@ _AUGMENTED = {
 }
 # The speakers that are not agents, the program itself and people, and what their names look like.
 _RESERVED = {word: word.translate(_ASCII_SHAPES) for word in ("conch", "system", "human")}
+_AFTER_KIND = ":."  # in an id, and in a label where only ASCII can be shown
 _ANY_SCRIPT = {"Zyyy", "Zinh"}  # common (digits, punctuation, emoji) and inherited (accents)
 _UNKNOWN = frozenset({"Zzzz"})
 _DOT_ABOVE = "\u0307"
@@ -78,10 +79,14 @@ def poses_as(name: str) -> str | None:
     return next((word for word, shape in _RESERVED.items() if shape in shapes), None)
 
 
-def begins_like(name: str, beginning: str) -> bool:
-    """Whether a name looks as if it began with these letters."""
-    beginnings = tuple(skeletons(beginning))
-    return any(shape.startswith(beginnings) for shape in _shapes_of_any_width(name))
+def kind_posed_as(name: str) -> str | None:
+    """The reserved word that a name looks as if it began with, as `human:ada` does, or the label `human.ada`."""
+    shapes = _shapes_of_any_width(name)
+    for word in _RESERVED:
+        beginnings = tuple(skeleton + mark for skeleton in skeletons(word) for mark in _AFTER_KIND)
+        if any(shape.startswith(beginnings) for shape in shapes):
+            return word
+    return None
 
 
 def has_dot(name: str) -> bool:
