@@ -23,7 +23,7 @@ _EVERYTHING = 2**31
 _AT_ONCE = 20  # items that are counted together, if they fit
 
 # Bytes that JSON writes as they are, and those that it writes as a pair, such as \n.
-_UNESCAPED = bytes(byte for byte in range(0x20, 0x100) if byte not in b'"\\')
+_UNESCAPED = bytes(range(0x20, 0x100)).translate(None, b'"\\')
 _IN_PAIRS = b'"\\\n\r\t\f\b'
 
 _Shown = tuple[Object, str]
