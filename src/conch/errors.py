@@ -53,7 +53,7 @@ ConchError
 |   |       +-- StoreReplaced                             the same code; another store is there now
 |   +-- StoreUncertain ......... DB_UNCERTAIN             a commit failed, and the change may have been made
 +-- ResourcesExhausted ......... resources_exhausted      the process has no memory, descriptor or thread left
-+-- InternalError .............. internal_error           a defect in conch; the log has the details
++-- InternalError .............. internal_error           a defect in conch, or a damaged store; the log has more
 """
 
 from __future__ import annotations
@@ -142,6 +142,10 @@ def find_lack(error: Exception) -> str | None:
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return "the system cannot start another thread"
     return None
+
+
+IF_SOUND = "If `conch db verify` finds no damage in the store, this is a defect in conch"
+"""What an unexpected error means: damaged rows can be of any type, and are not checked at every read."""
 
 
 class InvalidArgument(ConchError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from conch.calls import Call, retry_interrupted
-from conch.errors import ConchError, InternalError, ResourcesExhausted, StoreError, find_lack
+from conch.errors import IF_SOUND, ConchError, InternalError, ResourcesExhausted, StoreError, find_lack
 from conch.lean import TYPE_CHECKING
 from conch.tools.advice import STEPS
 from conch.tools.facts import tell, tell_warnings
@@ -68,13 +68,13 @@ def _without_long(data: Object) -> Object:
 
 
 def _explain(tool: Tool, error: Exception) -> ConchError:
-    """The error for an unexpected failure: the system has run out of something, or conch has a defect."""
+    """The error for an unexpected failure: the system has run out of something, or the store or conch has a defect."""
     lack = find_lack(error)
     if lack is not None:
         print(f"conch: {tool.name} failed, because {lack}.", file=sys.stderr)
         return ResourcesExhausted(f"{tool.name} failed, because {lack}. Check what was changed, and try again later.")
     sys.excepthook(*sys.exc_info())  # the traceback goes to our log, never to a client; this imports nothing
-    message = f"{tool.name} failed because of a defect in conch. See the server's log, and check what was changed."
+    message = f"{tool.name} failed unexpectedly. Check what was changed. {IF_SOUND}: see the server's log."
     return InternalError(message)
 
 

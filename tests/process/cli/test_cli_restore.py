@@ -91,6 +91,19 @@ def test_a_store_that_is_not_there_or_cannot_be_read_is_restored(conch: Conch, b
     assert Path(unreadable["kept"]).read_bytes().startswith(b"not a database")
 
 
+def test_a_store_that_lost_its_version_is_restored(conch: Conch, backup: Path, database: Path) -> None:
+    with sqlite3.connect(database) as connection:
+        connection.execute("DROP TABLE meta")
+    connection.close()
+
+    refused = conch("state", "--json").error
+    restored = conch("db", "restore", str(backup), "--json").data
+
+    assert "its schema version is missing or damaged" in refused["message"]
+    assert Path(restored["kept"]).exists()
+    assert owner(conch) == "ada:1"
+
+
 def test_what_is_no_sound_backup_is_refused_and_nothing_changes(conch: Conch, backup: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("words" * 1_000)
     sqlite3.connect(tmp_path / "foreign").execute("CREATE TABLE recipes (name TEXT)")

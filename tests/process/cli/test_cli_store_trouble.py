@@ -207,6 +207,17 @@ def test_a_wipe_leaves_the_file_of_another_program_where_it_is(used: Any) -> Non
     assert used.database.read_bytes() == before
 
 
+def test_a_damage_that_only_verify_understands_is_not_called_a_defect(used: Any) -> None:
+    with sqlite3.connect(used.database) as connection:
+        connection.execute("ALTER TABLE path_rooms ADD COLUMN pearls TEXT")
+    connection.close()
+
+    failed = used("state", "--json").error
+
+    assert failed["code"] == "internal_error"
+    assert "If `conch db verify` finds no damage in the store, this is a defect" in failed["message"]
+
+
 def test_a_data_directory_that_is_a_file_is_refused(conch: Any, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
 

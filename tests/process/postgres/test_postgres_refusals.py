@@ -284,11 +284,12 @@ def test_tables_of_somebody_else_are_seen_without_any_right_on_them(
     assert server.ask("SELECT tablename FROM pg_tables WHERE schemaname = 'conch'", database) == [("facts",)]
 
 
+@pytest.mark.parametrize("loss", ["DELETE FROM conch.meta", "DROP TABLE conch.meta"])
 def test_a_store_that_lost_its_version_is_not_touched(
-    join: Join, server: Any, database: str, environ: dict[str, str]
+    join: Join, server: Any, database: str, environ: dict[str, str], loss: str
 ) -> None:
     join(environ["CONCH_STORE"])
-    server.ask("DELETE FROM conch.meta", database)
+    server.ask(loss, database)
 
     check(join(environ["CONCH_STORE"]), "DB_SCHEMA_MISMATCH", "schema version is missing")
 

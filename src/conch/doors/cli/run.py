@@ -15,7 +15,7 @@ from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.output import Report, abandon_stream, failure, give_up, prepare_streams, print_report, warn
 from conch.doors.cli.parser import Words, parse_options, split_words
 from conch.doors.exits import USAGE, Interrupted, status_after
-from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, StoreError, find_lack
+from conch.errors import IF_SOUND, ConchError, InternalError, InvalidArgument, ResourcesExhausted, StoreError, find_lack
 from conch.lean import Any, import_module
 
 _MOST_BYTES = 32 * 1024  # of the details of a refusal
@@ -97,7 +97,7 @@ def _served(command: str, app: App, options: Any, serve: Callable[[App, Any], in
     try:
         return Report(None, "", status=serve(app, options), is_printed=True)
     except Exception as error:
-        return _refused(_explain(error), command)
+        return _refused(_explain(error, True), command)
 
 
 def _report(command: str, app: App | None, options: Any) -> Report:
@@ -108,7 +108,7 @@ def _report(command: str, app: App | None, options: Any) -> Report:
         with suppress(Exception):
             if app is not None:
                 app.close()  # frees descriptors and memory, which importing the error texts needs
-        return _refused(_explain(error), command)
+        return _refused(_explain(error, app is not None), command)
 
 
 def _handle(command: str, handler: Callable[[Context], Report], app: App, options: Any) -> Report:
@@ -129,7 +129,7 @@ def _handle(command: str, handler: Callable[[Context], Report], app: App, option
     return add_mail(context, report, mail)
 
 
-def _explain(error: Exception) -> ConchError:
+def _explain(error: Exception, uses_store: bool) -> ConchError:
     """What an error means. People and programs get a sentence even for a bug of ours, not a traceback."""
     if isinstance(error, ConchError):
         return error
@@ -139,7 +139,8 @@ def _explain(error: Exception) -> ConchError:
     what = f"{type(error).__name__}: {error}"
     if isinstance(error, OSError):  # the system has refused something, which need not be a defect
         return InternalError(f"The command failed at {_place(error)}: {what}. Check what was changed.")
-    return InternalError(f"conch failed: {what} at {_place(error)}. Please report it.")
+    advice = f"{IF_SOUND}: please report it." if uses_store else "Please report it."
+    return InternalError(f"conch failed: {what} at {_place(error)}. {advice}")
 
 
 def _find_handler(command: str) -> Callable[[Any], Report]:

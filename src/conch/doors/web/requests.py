@@ -20,7 +20,7 @@ from conch.app import App
 from conch.calls import retry_interrupted
 from conch.clock import to_iso
 from conch.doors.web.replies import JSON, refusal, refused
-from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, find_lack
+from conch.errors import IF_SOUND, ConchError, InternalError, InvalidArgument, ResourcesExhausted, find_lack
 from conch.lean import Lock, NamedTuple
 from conch.tools import fields
 from conch.tools.replies import Object
@@ -156,7 +156,7 @@ def _explain(what: str, error: Exception) -> ConchError:
         return ResourcesExhausted(f"The request failed, because {lack}. Check what was changed, and try again later.")
     print(f"conch: {what} failed:", file=sys.stderr)
     sys.excepthook(type(error), error, error.__traceback__)
-    return InternalError("The request failed because of a defect in conch. See the server's log.")
+    return InternalError(f"The request failed unexpectedly. {IF_SOUND}: see the server's log.")
 
 
 def _typed(query: Object, schema: Object) -> Object:

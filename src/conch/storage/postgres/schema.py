@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from psycopg.errors import DuplicateColumn, DuplicateObject, DuplicateTable, UndefinedColumn, UndefinedTable
 
 from conch.calls import note_change
-from conch.errors import ForeignStore, SchemaMismatch
+from conch.errors import ForeignStore, SchemaMismatch, StoreError
 from conch.ids import lock_number
 from conch.storage.base import Parameters, Row
 from conch.storage.postgres.connection import SCHEMA, Connection
@@ -154,7 +154,7 @@ class Schema:
         assert found is not None
         if not found["ours"]:
             if found["others"]:
-                raise self._foreign()
+                raise self._without_meta(connection)
             if not found["made"]:  # an administrator may have created it for a role without that right
                 connection.execute(f"CREATE SCHEMA {SCHEMA}")
             return 0
@@ -168,6 +168,11 @@ class Schema:
         if version is None:
             raise self._mismatch(*_DAMAGED)
         return version
+
+    def _without_meta(self, connection: Connection) -> StoreError:
+        """The error for a schema that has no table `meta`: it was dropped, unless the schema is another program's."""
+        tables = [row["tablename"] for row in connection.execute(_TABLES, [SCHEMA])]
+        return self._mismatch(*_DAMAGED) if are_ours(["meta", *tables]) else self._foreign()
 
     def _foreign(self) -> ForeignStore:
         message = (

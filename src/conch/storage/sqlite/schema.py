@@ -107,9 +107,11 @@ class Schema:
             tables = {row["name"] for row in connection.execute("SELECT name FROM sqlite_master")}
             if "meta" in tables:  # another process has created the store since the first query
                 return self.stored_version(connection)
-            if tables:
+            if not tables:
+                return 0
+            if connection.execute("PRAGMA application_id").fetchone()["application_id"] != APPLICATION_ID:
                 raise foreign(self.path, self._named) from None
-            return 0
+            return self.known_version(None)
         return self.known_version(None if row is None else to_version(row["value"]))
 
     def known_version(self, version: int | None) -> int:
