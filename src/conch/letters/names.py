@@ -114,7 +114,7 @@ def _skeleton(name: str) -> str:
 
 
 def _in_latin(name: str) -> str:
-    """The name with the lower-case Latin letters that its letters look like, if only as capitals.
+    """The name in lower-case Latin letters, where its letters or their capitals look like Latin ones.
 
     The skeleton loses them: it is `l` for a capital i of any script, and has two letters only for the small m.
     """

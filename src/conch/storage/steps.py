@@ -5,8 +5,8 @@ agent had at the time. That is today's name, unless the agent was renamed or lef
 activity or log has recorded the earlier name.
 
 The ninth migration finds the priority of notices in their payloads. The tenth writes down what each name looks like.
-The thirteenth finds the addressees of messages in their metadata. The twenty-fifth and the twenty-seventh write again
-what the tenth wrote.
+The thirteenth finds the addressees of messages in their metadata. The twenty-fifth and the twenty-seventh write it down
+again.
 """
 
 from __future__ import annotations

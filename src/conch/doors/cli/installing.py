@@ -61,7 +61,7 @@ def _act(installer: Installer, action: str, harness: Harness) -> list[Result]:
     try:
         results: list[Result] = getattr(installer, action)(harness)
         return results
-    except OSError as problem:  # of conch's own records; the rest is in the results
+    except OSError as problem:  # about conch's own records; the results tell of all others
         return [Result(problem.filename or installer.records, "refused", problem.strerror or str(problem))]
 
 

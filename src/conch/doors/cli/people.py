@@ -83,7 +83,7 @@ def _ignore(_: Any) -> None:
 
 
 def taken_report(context: Context, data: Object, taken: Takeover) -> Report:
-    """What the one that took the stick sees, with the newest notes that fit. Those of `data` begin with the oldest."""
+    """What the taker of the stick sees, with the newest notes that fit. Only `data` begins with the oldest."""
     notes = data["notes"]
 
     def render(number: int) -> Report:

@@ -177,11 +177,11 @@ def wipe(context: Context) -> Report:
 
 @contextmanager
 def _telling(kept: str) -> Iterator[None]:
-    """Say where the backup is, even if it is not known whether anything was deleted."""
+    """Add to an error where the backup is. It may be unknown whether anything was deleted."""
     try:
         yield
     except StoreError as trouble:
-        trouble.add_cause(f"A backup made just before is {one_line(kept)}.", backup=kept)
+        trouble.add_cause(f"A backup from just before is in {one_line(kept)}.", backup=kept)
         raise
 
 

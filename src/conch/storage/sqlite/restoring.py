@@ -113,14 +113,15 @@ def replace_contents(live: sqlite3.Connection, scratch: str, kept: str, seconds:
         raise
     finally:
         source.close()
-    # While another process reads, or without space for both, a later one must do it. The store is restored already.
+    # While another process reads, or if the disk has no room for both, a later one does it. The store is restored
+    # already.
     with suppress(sqlite3.Error):
         live.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return None if is_empty else kept
 
 
 def _copy_over(source: sqlite3.Connection, live: sqlite3.Connection, seconds: float) -> None:
-    """All in one transaction of the live store. CommitFailed if that may have been committed all the same."""
+    """Copy everything in one transaction of the live store. Raise CommitFailed if it may have been committed."""
     try:
         source.backup(live, progress=_patience(seconds))
     except sqlite3.OperationalError as error:
