@@ -229,6 +229,16 @@ def test_restores_at_the_same_moment_all_succeed(conch: Conch, backup: Path, dat
     assert conch("db", "verify").status == 0
 
 
+def test_a_restore_that_another_one_overtakes_has_succeeded(
+    backup: Path, database: Path, env: dict[str, str], workspace: Path
+) -> None:
+    with command_forks("tests.process.cli.overtaking") as forks:
+        restored = forks.run(["db", "restore", str(backup), "--yes"], env, workspace, b"", SOON)
+
+    assert restored.status == 0, restored
+    assert len([name for name in files(database) if "before-restore" in name]) == 2
+
+
 @pytest.fixture(scope="module")
 def crashing() -> Iterator[Forks]:
     with command_forks("tests.process.cli.crashing") as forks:

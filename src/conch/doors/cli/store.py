@@ -13,7 +13,15 @@ from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.output import Report, failure
 from conch.doors.cli.paging import fitting, rows
 from conch.doors.cli.tables import table
-from conch.errors import DecisionNeeded, InvalidArgument, SchemaMismatch, StoreCorrupt, StoreError, some_of
+from conch.errors import (
+    DecisionNeeded,
+    InvalidArgument,
+    SchemaMismatch,
+    StoreCorrupt,
+    StoreError,
+    StoreReplaced,
+    some_of,
+)
 from conch.notices.feed import all_channels
 from conch.storage.base import Store
 from conch.storage.copying import copy_store
@@ -101,7 +109,7 @@ def restore(context: Context) -> Report:
     if kept is not None:
         said += f" What was there before is in {one_line(kept)}."
     try:
-        problems = _problems(store)
+        problems = _problems_now(store)
     except StoreError as trouble:  # it is restored all the same, and must not be restored again
         return failure(trouble.code, f"{said} But it could not be checked: {trouble.message}", data)
     if problems:
@@ -116,6 +124,13 @@ def restore(context: Context) -> Report:
 def _problems(store: Store) -> list[str]:
     """What is wrong with a store, apart from its search index, which can be rebuilt."""
     return [problem.sentence for problem in verify_store(store).problems if problem.kind != "index"]
+
+
+def _problems_now(store: Store) -> list[str]:
+    """The problems of what is there now, even if other processes restore or wipe the store meanwhile."""
+    while True:
+        with suppress(StoreReplaced):
+            return _problems(store)
 
 
 def _require_consent(context: Context, users: list[str]) -> None:
