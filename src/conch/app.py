@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from conch.notices.events import Notices
     from conch.rooms.presence import Rooms
     from conch.scopes.guard import Guard
+    from conch.scopes.overlaps import Holdings
     from conch.scopes.reservations import Reservations
     from conch.search.search import Search
     from conch.turns.stick import Turns
@@ -65,10 +66,16 @@ class App:
         return Turns(self.bell, self.rooms, self.settings)
 
     @cached_property
+    def holdings(self) -> Holdings:
+        from conch.scopes.overlaps import Holdings
+
+        return Holdings()
+
+    @cached_property
     def reservations(self) -> Reservations:
         from conch.scopes.reservations import Reservations
 
-        return Reservations(self.rooms)
+        return Reservations(self.rooms, self.holdings)
 
     @cached_property
     def guard(self) -> Guard:
@@ -86,7 +93,7 @@ class App:
     def adoption(self) -> Adoption:
         from conch.members.adoption import Adoption
 
-        return Adoption(self.rooms)
+        return Adoption(self.rooms, self.holdings)
 
     @cached_property
     def notices(self) -> Notices:

@@ -74,7 +74,7 @@ def _retry(request: Callable[[], _Answer]) -> _Answer:
 class Call:
     """Shared by the thread that runs a request and the thread that receives its cancellation."""
 
-    __slots__ = ("_cancelled", "_lock", "_renew", "_report", "_wake", "reply", "report_every", "undo")
+    __slots__ = ("_cancelled", "_lock", "_renew", "_report", "_wake", "names_lease", "reply", "report_every", "undo")
 
     def __init__(self, report: Callable[[str], None] | None = None, every: float = _REPORT_EVERY_SECONDS) -> None:
         """During a wait, `report` is called with a progress text once per `every` seconds."""
@@ -86,6 +86,8 @@ class Call:
         self._renew: Callable[[], None] | None = None
         self.reply = object()
         """Identifies its reply. Keeping it keeps nothing else of the call in memory."""
+        self.names_lease = False
+        """The caller has given the lease_id, which only a reply can have told it."""
         self.undo: Callable[[], object] | None = None
         """Takes back what a failed call may still have granted, if its commit is in doubt."""
 
@@ -138,29 +140,46 @@ class Call:
 class Telling:
     """Something that was granted until some time, and the replies that tell its agent of it.
 
-    It is not taken back while one of these replies may still arrive. An agent that asks for it again may not know that
-    it has it: this moves the end, and the answer is one more such reply. Any other new end shows that the agent knows.
+    It is taken back if all of these replies are lost. It is also taken back if one of them stays unread and no other
+    was read: otherwise a client that reads nothing could keep it by asking again and again.
+
+    Asking for it again does not show that the agent knows of it, and neither does a heartbeat that leaves the lease_id
+    out. The reply is then another one that tells of it. A call with the lease_id shows it, and any other new end does.
     """
 
     def __init__(self, reply: object, until: int | None) -> None:
-        self._replies = {reply}
+        self._replies = {reply: False}  # whether each was read
         self._ends = [until]
+        self._is_known = False
 
-    def again(self, reply: object, until: int | None) -> None:
+    def again(self, reply: object, until: int | None = None) -> None:
         """Note another reply and a new end. The store may not have taken the new end, so earlier ones still count."""
-        self._ends.append(until)
-        del self._ends[:-_MOST_ENDS]
+        if until is not None:
+            self._ends = [*self._ends, until][-_MOST_ENDS:]
         if len(self._replies) < _MOST_TELLING:
-            self._replies.add(reply)
+            self._replies.setdefault(reply, False)
 
     def explains(self, until: int | None) -> bool:
-        """Whether only asking has moved the end to this time."""
+        """Whether only such replies have moved the end to this time."""
         return until in self._ends
 
-    def lose(self, reply: object) -> bool:
-        """Note that a reply was lost. True if no other reply can still arrive."""
-        self._replies.discard(reply)
-        return not self._replies
+    def know(self) -> None:
+        """Note that the agent has named it."""
+        self._is_known = True
+
+    def read(self, reply: object) -> None:
+        """Note that the client has read a reply. If it cancels that call, it ignores the reply all the same."""
+        if reply in self._replies:
+            self._replies[reply] = True
+
+    def lose(self, reply: object) -> None:
+        self._replies.pop(reply, None)
+
+    def is_lost(self, unread: bool = False) -> bool:
+        """Whether to take it back after a reply was lost, or was left `unread`."""
+        if self._is_known:
+            return False
+        return not any([*self._replies.values()]) if unread else not self._replies
 
 
 class Latest(dict[str, _Granted]):

@@ -1052,6 +1052,65 @@ def test_what_the_agent_has_used_since_is_not_given_back(ada: Any, bob: Any, los
     assert [each["agent_id"] for each in ada.data("scope_list")["reservations"]] == ["bob:2"]
 
 
+def test_a_client_that_does_not_read_cannot_keep_what_it_adopts_by_reserving_it_again(
+    ada: Any, bob: Any, lost: Any, workspace: str, app: App
+) -> None:
+    write(workspace, "src/parser.py")
+    die(lost)
+    unread = [bob.call("agent_adopt", name="amber-otter", scope="src"), bob.call("scope_reserve", scope="src")]
+    unread.append(bob.call("agent_adopt", name="amber-otter", scope="src"))
+
+    for reply in unread:
+        reply.delivery.unread(lambda task: task())
+
+    assert [each["agent_id"] for each in ada.data("scope_list")["reservations"]] == ["lost:9"]
+    assert last_change_of_the_reservation(ada) == ("renewed", "lost:9")
+    assert verify_store(app.store).problems == []
+
+
+@pytest.mark.parametrize("tool", ["agent_adopt", "scope_reserve"])
+@pytest.mark.parametrize("fate", ["unread", "retracted"])
+def test_what_an_agent_adopts_stays_if_one_reply_about_it_was_read(
+    ada: Any, bob: Any, lost: Any, workspace: str, tool: str, fate: str
+) -> None:
+    write(workspace, "src/parser.py")
+    die(lost)
+    given = {"name": "amber-otter"} if tool == "agent_adopt" else {}
+    first, second = bob.call("agent_adopt", name="amber-otter", scope="src"), bob.call(tool, scope="src", **given)
+    second.delivery.read()
+
+    getattr(first.delivery, fate)(lambda task: task())
+
+    assert [each["agent_id"] for each in ada.data("scope_list")["reservations"]] == ["bob:2"]
+
+
+def test_an_offer_that_an_agent_adopts_stays_if_a_second_reply_was_read(
+    ada: Any, bob: Any, lost: Any, workspace: str
+) -> None:
+    pass_stick_to(ada, lost)
+    write(workspace, "src/parser.py")
+    die(lost)
+    first, second = [bob.call("agent_adopt", name="amber-otter", scope="src") for _ in range(2)]
+    second.delivery.read()
+
+    first.delivery.retracted(lambda task: task())
+
+    assert ada.data("get_room_state")["room"]["reserved_for"] == "bob:2"
+
+
+def test_a_later_offer_is_not_given_back_with_an_adoption(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
+    pass_stick_to(ada, lost)
+    write(workspace, "src/parser.py")
+    die(lost)
+    adopted = bob.call("agent_adopt", name="amber-otter", scope="src")
+    pass_stick_to(bob, ada)
+    pass_stick_to(ada, bob)
+
+    adopted.delivery.retracted(lambda task: task())
+
+    assert ada.data("get_room_state")["room"]["reserved_for"] == "bob:2"
+
+
 def test_nothing_is_given_back_to_an_agent_that_was_kicked_meanwhile(
     ada: Any, bob: Any, lost: Any, workspace: str, app: App
 ) -> None:

@@ -95,6 +95,7 @@ class _Call(Call):
 
     def bring(self, delivery: Delivery) -> None:
         delivery.sent()
+        delivery.read()
         self._brought.append(delivery)
 
     def take_back(self) -> None:

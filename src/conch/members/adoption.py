@@ -13,6 +13,7 @@ from functools import partial
 from conch.agents.records import LOCK, Caller, label
 from conch.bells.base import seat_channel
 from conch.bus.peers import present_name_in_room
+from conch.calls import Call, Latest, Telling
 from conch.errors import AdoptionRejected, Advice, some_of
 from conch.host.beads import WorkItem, in_progress_items
 from conch.host.paths import Scope, classify, make_scope, parse_scope, shown
@@ -23,8 +24,8 @@ from conch.notices import activity
 from conch.notices.events import ProtocolEvent, insert_event, load_event, to_protocol_event
 from conch.rooms.log import append_event
 from conch.rooms.presence import Rooms, admit
-from conch.rooms.room import Member, Room, Snapshot, expect_called, save_room
-from conch.scopes.overlaps import Reservation, record, to_reservation
+from conch.rooms.room import Room, Snapshot, expect_called, save_room
+from conch.scopes.overlaps import Holding, Holdings, Reservation, hand_over, to_reservation
 from conch.storage.base import NO_LIMIT, Row, Transaction
 
 NO_EVIDENCE = "no_unfinished_work"  # the reason of a refusal that a person may overrule
@@ -48,20 +49,48 @@ class Adopted(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What was moved from an agent that is gone. Other agents may be waiting for it."""
+    """What an adoption has moved from an agent that is gone. Other agents may be waiting for it."""
 
     prior_id: str
-    reservations: dict[str, int]
-    """The ids of reservations, and when each expires."""
-    has_offer: bool
-    """Whether the stick was offered to it."""
+    reservations: dict[str, Holding]
+    """By their ids."""
+    offer: Telling | None
+    """Of the turn for which the stick was offered to that agent."""
+    reply: object
+    """Identifies a reply that tells of the adoption."""
+
+    def has_lost_offer(self, room: Room, unread: bool) -> bool:
+        """Whether to take back the offer, if the stick is still offered, after the reply was lost or left `unread`."""
+        return self.offer is not None and self.offer.explains(room.turn_id) and self.offer.is_lost(unread)
+
+    def read(self) -> None:
+        if self.offer is not None:
+            self.offer.read(self.reply)
+        for holding in self.reservations.values():
+            holding.read()
+
+    def lose(self) -> None:
+        if self.offer is not None:
+            self.offer.lose(self.reply)
+        for holding in self.reservations.values():
+            holding.lose()
 
 
 class Adoption:
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(self, rooms: Rooms, holdings: Holdings) -> None:
         self._rooms = rooms
+        self._holdings = holdings
+        self._offers: Latest[Telling] = Latest()
 
-    def adopt(self, caller: Caller, room_id: str, name: str, scope: str, confirmed: bool = False) -> Adopted:
+    def adopt(
+        self,
+        caller: Caller,
+        room_id: str,
+        name: str,
+        scope: str,
+        confirmed: bool = False,
+        call: Call | None = None,
+    ) -> Adopted:
         """Become the agent with this name or agent_id. AdoptionRejected says why not.
 
         Without evidence, a person may have `confirmed` it. The record then says so.
@@ -73,8 +102,9 @@ class Adoption:
             is_again = prior["agent_id"] == caller.agent_id and _find_resumed(tx, room_id, caller.agent_id) is not None
             if not is_again:
                 _require_gone(snapshot, caller, prior)
+        reply = (call or Call()).reply
         if is_again:
-            return self._rooms.briefly(partial(self._adopt_again, caller, room_id, name))
+            return self._rooms.briefly(partial(self._adopt_again, caller, room_id, name, reply))
         within = parse_scope(scope, snapshot.room.canonical_path)
         traces = _find_traces(snapshot.room.canonical_path)  # runs git and bd, so outside of any transaction
 
@@ -84,7 +114,7 @@ class Adoption:
                 _require_gone(snapshot, caller, prior)
                 past = _load_past(tx, snapshot.room, prior, caller.agent_id)
                 evidence = _require_evidence(traces, past, within, prior, _CONFIRMED if confirmed else None)
-                moved = self._move_work(tx, snapshot, prior["agent_id"], caller.agent_id)  # before the names change
+                moved = self._move_work(tx, snapshot, prior["agent_id"], caller, reply)  # before the names change
                 event = self._move(tx, snapshot, caller, prior, shown(scope, within.path), evidence)
                 agent = own._replace(name=prior["name"], role=prior["role"] or own.role, is_registered=True)
                 return agent, event, evidence, snapshot.room.owner if past.holds_stick else None, moved
@@ -93,7 +123,7 @@ class Adoption:
         (row,) = event()
         return Adopted(agent, to_protocol_event(row), evidence, holder, moved)
 
-    def _adopt_again(self, caller: Caller, room_id: str, name: str) -> Adopted:
+    def _adopt_again(self, caller: Caller, room_id: str, name: str, reply: object) -> Adopted:
         """The same answer again. Its first reply may be lost, and `give_back` may have undone a part of it."""
         with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
             resumed, own = _find_resumed(tx, room_id, caller.agent_id), load_itself(tx, snapshot, caller)
@@ -101,25 +131,28 @@ class Adoption:
                 raise no_agent(name, [])
             prior_id, event_id = resumed
             event = load_event(tx, event_id)
-            moved = self._move_work(tx, snapshot, prior_id, caller.agent_id, event.created_at)
+            moved = self._move_work(tx, snapshot, prior_id, caller, reply, event.created_at)
             evidence = Evidence(event.payload["resume_reason"], event.payload["evidence"], event.bead_id)
             return Adopted(own, event, evidence, prior_id if snapshot.room.owner == prior_id else None, moved)
 
-    def give_back(self, caller: Caller, room_id: str, moved: Moved) -> None:
-        """Let other agents have what they may wait for, if the reply of an adoption did not reach the caller.
+    def give_back(self, caller: Caller, room_id: str, moved: Moved, unread: bool = False) -> None:
+        """Let other agents have what they may wait for, if a reply of an adoption was lost, or stays `unread`.
 
-        The reservations and the offer of the stick return to the agent that is gone, unless the caller has used them
-        since. If the caller asks again, it gets them again. It keeps the name and the notices, which block nobody.
+        The reservations and the offer of the stick return to the agent that is gone, unless another reply may tell the
+        caller of them. If the caller asks again, it gets them again. It keeps the name and the notices, which block
+        nobody.
         """
+        moved.lose()
         with self._rooms.change(caller, room_id, LOCK, even_closed=True) as (tx, snapshot):
             held, prior = _load_reservations(tx, snapshot, caller.agent_id), snapshot.find(moved.prior_id)
             if prior is None:  # it has left meanwhile, so nothing can return to it
                 return
             for each in held:
-                if moved.reservations.get(each.reservation_id) == each.expires_at:
-                    _hand_reservation(tx, each, prior)
+                holding = moved.reservations.get(each.reservation_id)
+                if holding is not None and holding.is_lost(each, unread):
+                    hand_over(tx, each, prior)
             room = snapshot.room
-            if moved.has_offer and room.reserved_for == caller.agent_id:
+            if room.reserved_for == caller.agent_id and moved.has_lost_offer(room, unread):
                 _, room = append_event(tx, room, "resume", by=caller.agent_id, to=moved.prior_id)
                 save_room(tx, room)
 
@@ -172,31 +205,46 @@ class Adoption:
         return tx.last("find_protocol_event", event_id=event_id)
 
     def _move_work(
-        self, tx: Transaction, snapshot: Snapshot, prior_id: str, agent_id: str, until: int | None = None
+        self,
+        tx: Transaction,
+        snapshot: Snapshot,
+        prior_id: str,
+        caller: Caller,
+        reply: object,
+        until: int | None = None,
     ) -> Moved:
         """Move the reservations made until then, and the offer of the stick, with the full time to claim it."""
-        room_id, has_offer = snapshot.room.room_id, snapshot.room.reserved_for == prior_id
-        held, heir = _load_reservations(tx, snapshot, prior_id), snapshot.member(agent_id)
-        found = [each for each in held if until is None or each.created_at <= until]
-        for each in found:
-            _hand_reservation(tx, each, heir, is_recorded=until is not None)
-        if has_offer:
-            tx.ring(seat_channel(room_id, agent_id))
-            _, room = append_event(tx, snapshot.room, "resume", by=prior_id, to=agent_id)
-            save_room(tx, room._replace(claim_expires_at=snapshot.later(snapshot.policy.claim_ttl_ms)))
-        return Moved(prior_id, {each.reservation_id: each.expires_at for each in found}, has_offer)
+        agent_id = caller.agent_id
+        heir, moved = snapshot.member(agent_id), {}
+        for each in _load_reservations(tx, snapshot, agent_id):
+            holding = self._holdings.find(each)
+            if holding is not None and holding.prior_id == prior_id:  # asked again: this reply tells of it, too
+                moved[each.reservation_id] = holding.told_again(reply, each.expires_at)
+        for each in _load_reservations(tx, snapshot, prior_id):
+            if until is None or each.created_at <= until:
+                hand_over(tx, each, heir, is_recorded=until is not None)
+                moved[each.reservation_id] = self._holdings.begin(each, reply, prior_id)
+        return Moved(prior_id, moved, self._move_offer(tx, snapshot, prior_id, agent_id, reply), reply)
+
+    def _move_offer(
+        self, tx: Transaction, snapshot: Snapshot, prior_id: str, agent_id: str, reply: object
+    ) -> Telling | None:
+        room, adoption = snapshot.room, " ".join((snapshot.room.room_id, prior_id, agent_id))
+        offer = self._offers.get(adoption)
+        if room.reserved_for == prior_id:
+            tx.ring(seat_channel(room.room_id, agent_id))
+            _, moved = append_event(tx, room, "resume", by=prior_id, to=agent_id)
+            save_room(tx, moved._replace(claim_expires_at=snapshot.later(snapshot.policy.claim_ttl_ms)))
+            offer = Telling(reply, moved.turn_id)
+            self._offers.note(adoption, offer)
+        elif offer is not None:  # asked again: this reply tells of it, too
+            offer.again(reply)
+        return offer
 
 
 def _load_reservations(tx: Transaction, snapshot: Snapshot, agent_id: str) -> list[Reservation]:
     rows = tx.all("reservations_of", agent_id=agent_id, room_id=snapshot.room.room_id)
     return [to_reservation(row, snapshot) for row in rows]
-
-
-def _hand_reservation(tx: Transaction, reservation: Reservation, to: Member, is_recorded: bool = True) -> None:
-    """Let another agent own a reservation. The record of an adoption says so for all of them at once."""
-    tx.run("move_reservation", reservation_id=reservation.reservation_id, to_agent_id=to.agent_id)
-    if is_recorded:
-        record(tx, reservation._replace(agent_id=to.agent_id, name=to.name), "renewed", to)
 
 
 def _find_resumed(tx: Transaction, room_id: str, agent_id: str) -> tuple[str, str] | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from conch.agents.records import label
+from conch.calls import Latest, Telling
 from conch.clock import to_iso
 from conch.host.paths import Overlap, Scope, classify, shows_path, spell
 from conch.lean import Any, NamedTuple
 from conch.notices import activity
-from conch.rooms.room import Liveness, Snapshot
+from conch.rooms.room import Liveness, Member, Snapshot
 from conch.storage.base import NO_LIMIT, Row, Transaction
 
 
@@ -54,6 +55,55 @@ class Held(NamedTuple):
 
     reservation: Reservation
     kind: Overlap
+
+
+class Holding(NamedTuple):
+    """A reservation that this process has given to an agent, which may not know of it yet."""
+
+    telling: Telling
+    reply: object
+    """Identifies a reply that tells the agent of it."""
+    prior_id: str | None
+    """The agent that is gone, if the reservation was adopted from it."""
+
+    def told_again(self, reply: object, until: int) -> Holding:
+        self.telling.again(reply, until)
+        return self._replace(reply=reply)
+
+    def read(self) -> None:
+        self.telling.read(self.reply)
+
+    def lose(self) -> None:
+        self.telling.lose(self.reply)
+
+    def is_lost(self, now: Reservation, unread: bool) -> bool:
+        """Whether to take back the reservation, as it is now, after the reply was lost or left `unread`."""
+        return self.telling.explains(now.expires_at) and self.telling.is_lost(unread)
+
+
+class Holdings:
+    """The reservations that this process has given lately."""
+
+    def __init__(self) -> None:
+        self._latest: Latest[Holding] = Latest()
+
+    def begin(self, held: Reservation, reply: object, prior_id: str | None = None) -> Holding:
+        """Note that this reply is the first one that tells an agent of its reservation."""
+        holding = Holding(Telling(reply, held.expires_at), reply, prior_id)
+        self._latest.note(held.reservation_id, holding)
+        return holding
+
+    def tell(self, before: Reservation | None, held: Reservation, reply: object) -> Holding | None:
+        """Note that this reply tells of a reservation, which was made or extended."""
+        if before is None:
+            return self.begin(held, reply)
+        holding = self.find(before)
+        return holding and holding.told_again(reply, held.expires_at)
+
+    def find(self, held: Reservation) -> Holding | None:
+        """None if this process did not give the reservation to its owner, or if the owner may know of it."""
+        holding = self._latest.get(held.reservation_id)
+        return holding if holding is not None and holding.telling.explains(held.expires_at) else None
 
 
 def to_reservation(row: Row, snapshot: Snapshot) -> Reservation:
@@ -137,6 +187,13 @@ def end(
     tx.run("end_reservation", reservation_id=reservation.reservation_id, state=state, now=tx.now)
     record(tx, reservation, state, by, reason)
     return reservation._replace(state=state)
+
+
+def hand_over(tx: Transaction, reservation: Reservation, to: Member, is_recorded: bool = True) -> None:
+    """Let another agent own a reservation. The record of an adoption says so for all of them at once."""
+    tx.run("move_reservation", reservation_id=reservation.reservation_id, to_agent_id=to.agent_id)
+    if is_recorded:
+        record(tx, reservation._replace(agent_id=to.agent_id, name=to.name), "renewed", to)
 
 
 def record(tx: Transaction, reservation: Reservation, kind: str, by: activity.Named, reason: str | None = None) -> None:

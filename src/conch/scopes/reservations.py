@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from conch.agents.records import Caller
-from conch.calls import Call, Latest, Telling
+from conch.calls import Call
 from conch.clock import MINUTE, to_iso
 from conch.errors import ConchError, RateLimited, no_cursor
 from conch.host.paths import Scope, parse_scope, shown
@@ -22,10 +22,13 @@ from conch.rooms.presence import Ahead, Rooms
 from conch.rooms.room import Snapshot
 from conch.scopes.overlaps import (
     Held,
+    Holding,
+    Holdings,
     Reservation,
     end,
     expect_overlapping,
     find_overlapping,
+    hand_over,
     record,
     to_reservation,
 )
@@ -46,10 +49,13 @@ class Grant(NamedTuple):
     renewed: bool
     taken_over: list[Reservation]
     warnings: Warnings
-    reply: object
-    """Identifies the reply that tells the agent of it."""
-    telling: Telling | None
-    """None if the agent may have used it since it was made: then it is not withdrawn."""
+    holding: Holding | None
+    """None if the agent may know of it from elsewhere: then it is not withdrawn."""
+
+    def read(self) -> None:
+        """Note that the client has read the reply."""
+        if self.holding is not None:
+            self.holding.read()
 
     @property
     def stick_held(self) -> bool:
@@ -63,9 +69,9 @@ class Grant(NamedTuple):
 
 
 class Reservations:
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(self, rooms: Rooms, holdings: Holdings) -> None:
         self._rooms = rooms
-        self._latest: Latest[Telling] = Latest()
+        self._holdings = holdings
 
     def reserve(
         self,
@@ -120,8 +126,8 @@ class Reservations:
                     held = _insert(tx, snapshot, caller, scope, wanted, until, bead_id)
                 else:
                     held = _extend(tx, mine, scope, until, bead_id)
-                telling = self._tell(mine, held, call.reply)
-                grant = Grant(held, mine is not None, taken, warnings, call.reply, telling)
+                holding = self._holdings.tell(mine, held, call.reply)
+                grant = Grant(held, mine is not None, taken, warnings, holding)
                 call.undo = partial(self.withdraw, caller, grant)
                 return grant
         silence = (
@@ -164,29 +170,28 @@ class Reservations:
                 raise refuse_release_for(snapshot.who(agent_id), scope, wanted, theirs)
             return end(tx, exact, "released", snapshot.member(person.caller.agent_id), reason)
 
-    def _tell(self, before: Reservation | None, held: Reservation, reply: object) -> Telling | None:
-        """Note that this reply tells of a reservation, which was made or extended."""
-        if before is None:
-            telling = Telling(reply, held.expires_at)
-            self._latest.note(held.reservation_id, telling)
-            return telling
-        earlier = self._latest.get(held.reservation_id)
-        if earlier is None or not earlier.explains(before.expires_at):
-            return None
-        earlier.again(reply, held.expires_at)
-        return earlier
+    def withdraw(self, caller: Caller, grant: Grant, unread: bool = False) -> None:
+        """Undo a reservation whose reply was lost, or stays `unread`. One that was adopted goes back.
 
-    def withdraw(self, caller: Caller, grant: Grant) -> None:
-        """Undo a reservation if no reply about it has reached the caller and nothing else has extended or ended it."""
-        if grant.telling is not None and grant.telling.lose(grant.reply):
-            self._rooms.briefly(partial(self._withdraw, caller, grant.reservation, grant.telling))
+        It is kept if another reply may tell the caller of it, or if something else has extended it; see `Telling`.
+        """
+        if grant.holding is None:
+            return
+        grant.holding.lose()
+        if grant.holding.telling.is_lost(unread):
+            self._rooms.briefly(partial(self._withdraw, caller, grant.reservation, grant.holding, unread))
 
-    def _withdraw(self, caller: Caller, reservation: Reservation, telling: Telling) -> None:
+    def _withdraw(self, caller: Caller, reservation: Reservation, holding: Holding, unread: bool) -> None:
         with self._rooms.change(caller, reservation.room_id, even_closed=True) as (tx, snapshot):
             found = find_overlapping(tx, snapshot, Scope(reservation.path, reservation.scope_key))
             mine = _own_exact(found, caller)
-            if mine and mine.reservation_id == reservation.reservation_id and telling.explains(mine.expires_at):
+            if mine is None or mine.reservation_id != reservation.reservation_id or not holding.is_lost(mine, unread):
+                return
+            prior = snapshot.find(holding.prior_id)
+            if prior is None:
                 end(tx, mine, "released", mine)
+            else:
+                hand_over(tx, mine, prior)
 
     def check(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from conch.rooms.room import Room
 from conch.tools import turns_view as view
 from conch.tools.replies import Delivery, QueuedDelivery, Reply
@@ -33,9 +35,17 @@ def granting(session: Session, room: Room, claim: Claim | None) -> Delivery:
     if claim is None:
         return QueuedDelivery(session.replies, room.room_id, sent=receive)
 
-    def take_back() -> None:
+    def take_back(unread: bool = False) -> None:
         was_known = session.own.lose_turn(room)
-        if not give_back(caller, claim) and was_known:
+        if not give_back(caller, claim, unread) and was_known:
             receive()
 
-    return QueuedDelivery(session.replies, room.room_id, sent=receive, not_sent=take_back, retracted=take_back)
+    return QueuedDelivery(
+        session.replies,
+        room.room_id,
+        sent=receive,
+        not_sent=take_back,
+        retracted=take_back,
+        unread=partial(take_back, unread=True),
+        read=partial(claim.telling.read, claim.reply),
+    )

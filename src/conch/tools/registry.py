@@ -55,6 +55,9 @@ def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Rep
     before = session.begin_call()
     try:
         given = _check(tool, tool.input_schema, session, arguments)
+        call.names_lease = arguments.get("lease_id") is not None
+        if call.names_lease and "lease_id" in given:
+            session.app.claims.note_known(given["room_id"], given["lease_id"])
         call.renew_with(session.stay_active)
         reply = tool.handler(session, given, call)
     except StoreError:

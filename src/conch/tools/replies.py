@@ -101,15 +101,26 @@ def _nothing() -> None:
 class Delivery:
     """What happens after a reply was sent, or could not be sent.
 
-    A door calls `sent` after it wrote the reply, or `not_sent` if it could not. If the client cancels a call while its
-    reply is on the way, the client ignores that reply, so the door then calls `retracted` as well. It does the same for
-    a reply that the client does not read.
+    A door calls `sent` after it wrote the reply, or `not_sent` if it could not. Later it calls `read` or `unread`, if
+    it learns whether the client reads the reply. If the client cancels a call while its reply is on the way, the client
+    ignores that reply, so the door then calls `retracted` as well.
     """
 
-    def __init__(self, *, sent: Task = _nothing, not_sent: Task = _nothing, retracted: Task | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        sent: Task = _nothing,
+        not_sent: Task = _nothing,
+        retracted: Task | None = None,
+        unread: Task | None = None,
+        read: Task = _nothing,
+    ) -> None:
+        """`unread` is the same as `retracted` unless it is given. `read` is quick and never fails."""
         self._sent = sent
         self._not_sent = not_sent
         self._retracted = retracted
+        self._unread = unread or retracted
+        self.read = read
 
     def sent(self) -> None:
         self._follow(self._sent)
@@ -127,17 +138,24 @@ class Delivery:
 
     def retracted(self, later: Callable[[Task], None]) -> None:
         """Undo what the reply brought. That may take time, so `later` runs it on another thread."""
-        if self._retracted is not None:
-            later(partial(retry_interrupted, self._retracted))
+        self._undo(self._retracted, later)
+
+    def unread(self, later: Callable[[Task], None]) -> None:
+        """The same for a reply that the client has left unread for too long."""
+        self._undo(self._unread, later)
+
+    def _undo(self, task: Task | None, later: Callable[[Task], None]) -> None:
+        if task is not None:
+            later(partial(retry_interrupted, task))
 
 
-def undone_by(undo: Callable[[], object]) -> Delivery:
+def undone_by(undo: Callable[[], object], unread: Task | None = None, read: Task = _nothing) -> Delivery:
     """The delivery of a reply that brings something, which `undo` takes back if the reply does not arrive."""
 
     def task() -> None:
         undo()
 
-    return Delivery(not_sent=task, retracted=task)
+    return Delivery(not_sent=task, retracted=task, unread=unread, read=read)
 
 
 class QueuedDelivery(Delivery):
@@ -151,8 +169,10 @@ class QueuedDelivery(Delivery):
         sent: Task,
         not_sent: Task = _nothing,
         retracted: Task | None = None,
+        unread: Task | None = None,
+        read: Task = _nothing,
     ) -> None:
-        super().__init__(sent=sent, not_sent=not_sent, retracted=retracted)
+        super().__init__(sent=sent, not_sent=not_sent, retracted=retracted, unread=unread, read=read)
         self._queue = queue
         self._subject = subject
         _, self._settle = queue.enter(subject)
@@ -163,10 +183,10 @@ class QueuedDelivery(Delivery):
         finally:
             self._settle()
 
-    def retracted(self, later: Callable[[Task], None]) -> None:
-        if self._retracted is None:
+    def _undo(self, task: Task | None, later: Callable[[Task], None]) -> None:
+        if task is None:
             return
-        task, (wait, settle) = self._retracted, self._queue.enter(self._subject)
+        wait, settle = self._queue.enter(self._subject)
 
         def take_back() -> None:
             try:

@@ -33,7 +33,8 @@ def agent_register(session: Session, given: Object, call: Call) -> Reply:
 
 def agent_adopt(session: Session, given: Object, call: Call) -> Reply:
     call.check()
-    adopted = session.app.adoption.adopt(session.caller(), given["room_id"], given["name"], given["scope"])
+    caller, room_id = session.caller(), given["room_id"]
+    adopted = session.app.adoption.adopt(caller, room_id, given["name"], given["scope"], call=call)
     session.rename(adopted.agent.name)
     data = {**view.agent(adopted.agent), "event": view.envelope(adopted.event)}
     now = f"You are now {adopted.agent.label}. You have its reservations and notices."
@@ -42,8 +43,9 @@ def agent_adopt(session: Session, given: Object, call: Call) -> Reply:
     if adopted.stick_held_by is not None:
         data["stick_held_by"] = adopted.stick_held_by
         following = f"It held the stick: call `wait_for_turn`, then `takeover_stick` to continue its turn. {following}"
-    give_back = partial(session.app.adoption.give_back, session.caller(), given["room_id"], adopted.moved)
-    return Reply(data, text, undone_by(give_back), next=following)
+    give_back = partial(session.app.adoption.give_back, caller, room_id, adopted.moved)
+    delivery = undone_by(give_back, unread=partial(give_back, unread=True), read=adopted.moved.read)
+    return Reply(data, text, delivery, next=following)
 
 
 def agent_heartbeat(session: Session, given: Object, call: Call) -> Reply:
@@ -80,8 +82,9 @@ def scope_reserve(session: Session, given: Object, call: Call) -> Reply:
         "taken_over_count": len(grant.taken_over),
         "warnings": grant.warnings,
     }
-    withdraw = partial(session.app.reservations.withdraw, session.caller(), grant)
-    return Reply(data, view.grant_text(grant, taken), undone_by(withdraw), next=view.after_grant(grant))
+    withdraw, text = partial(session.app.reservations.withdraw, session.caller(), grant), view.grant_text(grant, taken)
+    delivery = undone_by(withdraw, unread=partial(withdraw, unread=True), read=grant.read)
+    return Reply(data, text, delivery, next=view.after_grant(grant))
 
 
 def scope_release(session: Session, given: Object, call: Call) -> Reply:

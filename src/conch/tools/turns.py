@@ -11,7 +11,7 @@ from conch.tools import fields
 from conch.tools import turns_view as view
 from conch.tools.granting import granting, your_turn
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import Object, Reply, known
+from conch.tools.replies import NOTHING_FOLLOWS, Object, Reply, known
 from conch.tools.session import Session
 from conch.tools.text import MARGIN
 from conch.turns.stick import Offer
@@ -98,11 +98,19 @@ _HEARTBEAT_TOLD = frozenset(("room_id", "turn_id", "lease_id", "lease_expires_at
 
 
 def heartbeat(session: Session, given: Object, call: Call) -> Reply:
-    room = session.app.turns.heartbeat(session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"])
+    lease, delivery = (
+        (session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"]),
+        NOTHING_FOLLOWS,
+    )
+    if call.names_lease:
+        room = session.app.turns.heartbeat(*lease)
+    else:
+        room, claim = session.app.claims.heartbeat(*lease, call)
+        delivery = granting(session, room, claim) if claim else delivery
     data = view.lease(room)
     head = f"The stick is yours until {data['lease_expires_at']}. Each heartbeat extends that time."
     text = f"{head}\n{MARGIN}room_id={room.room_id} turn_id={room.turn_id} lease_id={room.lease_id}"
-    return Reply(data, text, next="Call `heartbeat` again before lease_expires_at.", told=_HEARTBEAT_TOLD)
+    return Reply(data, text, delivery, next="Call `heartbeat` again before lease_expires_at.", told=_HEARTBEAT_TOLD)
 
 
 def release_stick(session: Session, given: Object, call: Call) -> Reply:

@@ -32,7 +32,7 @@ from conch.rooms.log import (
     latest_notes,
     prior_owner,
 )
-from conch.rooms.presence import Ahead, Rooms, admit, is_due, renewal_ms, require_turn
+from conch.rooms.presence import Ahead, Lease, Rooms, admit, is_due, renewal_ms, require_turn
 from conch.rooms.room import Room, Snapshot, renew, save_room
 from conch.rooms.waits import WaitNote
 from conch.storage.base import Store, Transaction
@@ -56,11 +56,11 @@ class Claim(NamedTuple):
     telling: Telling
 
     def has_lease_of(self, room: Room) -> bool:
-        """Whether nothing but waits has used the lease since."""
+        """Whether nothing has used the lease since that shows that its owner knows it."""
         return room.lease_id == self.room.lease_id and self.telling.explains(room.lease_expires_at)
 
     def told_again(self, reply: object, room: Room) -> Claim:
-        """The same claim for the reply of another wait, which has renewed the lease in this room."""
+        """The same claim for the reply of another call, which has renewed the lease in this room."""
         self.telling.again(reply, room.lease_expires_at)
         return self._replace(reply=reply)
 
@@ -144,7 +144,7 @@ class Claims:
         self._rooms = rooms
         self._settings = settings
         self._latest: Latest[Claim] = Latest()
-        """The latest claim that this process made in each room, for other waits of the same agent."""
+        """The latest claim that this process made in each room, for other calls of the same agent."""
 
     def wait_for_turn(
         self,
@@ -318,28 +318,51 @@ class Claims:
         return found._replace(snapshot=snapshot.with_room(claimed), claim=claim)
 
     def _find_made(self, room: Room) -> Claim | None:
-        """The claim that this room's lease is from, if this process made it and only waits have used it since."""
+        """The claim that this room's lease is from, if this process made it and its owner may not know of it."""
         claim = self._latest.get(room.room_id)
         return claim if claim and claim.has_lease_of(room) else None
 
-    def give_back(self, caller: Caller, claim: Claim) -> bool:
-        """Undo a claim or a takeover whose reply did not reach the caller. Returns whether it was undone.
+    def heartbeat(
+        self, caller: Caller, room_id: str, lease_id: str, turn_id: int, call: Call
+    ) -> tuple[Room, Claim | None]:
+        """Extend a lease that the caller has left out, which does not show that it knows of its turn.
 
-        It is kept if another reply may still tell the caller of it.
+        Returns the claim that the lease is from, if this process made it.
+        """
+        with self._rooms.change(caller, room_id, lease=Lease(lease_id, turn_id)) as (tx, snapshot):
+            claim, room = self._find_made(snapshot.room), renew(tx, snapshot).room
+            if claim is not None:
+                claim = claim.told_again(call.reply, room)
+                call.undo = partial(self.give_back, caller, claim)
+            return room, claim
+
+    def note_known(self, room_id: str, lease_id: str) -> None:
+        """Note that a caller has named a lease, so it knows of its turn."""
+        claim = self._latest.get(room_id)
+        if claim is not None and claim.room.lease_id == lease_id:
+            claim.telling.know()
+
+    def give_back(self, caller: Caller, claim: Claim, unread: bool = False) -> bool:
+        """Undo a claim or a takeover whose reply was lost, or stays `unread`. Returns whether it was undone.
+
+        It is kept if another reply may tell the caller of it, or if the caller knows of it; see `Telling`.
         The stick is offered again as before. It becomes free if it was taken from an owner, because that owner's lease
         must not come back to life. It also becomes free if the agent that it was offered to has left or is gone. The
         next owner gets the handoff that this owner had.
         """
-        return claim.telling.lose(claim.reply) and self._store.briefly(partial(self._give_back, caller, claim))
+        claim.telling.lose(claim.reply)
+        if not claim.telling.is_lost(unread):
+            return False
+        return self._store.briefly(partial(self._give_back, caller, claim, unread))
 
-    def _give_back(self, caller: Caller, claim: Claim) -> bool:
+    def _give_back(self, caller: Caller, claim: Claim, unread: bool) -> bool:
         before, claimed = claim.before, claim.room
         with self._store.write(claimed.room_id) as tx:
             expect_event(tx)
             snapshot = self._rooms.load(tx, claimed.room_id)
             room = snapshot.room
-            if not claim.has_lease_of(room):  # its owner learned of the claim some other way, and keeps it
-                return False
+            if not claim.has_lease_of(room) or not claim.telling.is_lost(unread):
+                return False  # its owner has learned of the claim some other way, and keeps it
             offered_to = snapshot.find(before.reserved_for)
             to = None if offered_to is None or snapshot.is_gone(offered_to) else offered_to.agent_id
             _, room = append_event(

@@ -203,6 +203,51 @@ def test_a_client_that_does_not_read_cannot_keep_its_claim_by_asking_again(start
     assert time.monotonic() - began < 15
 
 
+BLIND_CALLS = {
+    "heartbeat": [("heartbeat", {})],
+    "wait": [("wait_for_turn", {})],
+    "other": [
+        ("get_room_state", {}),
+        ("append_note", {"note": "still here"}),
+        ("scope_reserve", {"scope": "src"}),
+        ("agent_heartbeat", {}),
+        ("sync", {"outbox": [{"content_markdown": "still here"}], "wait_seconds": 0}),
+        ("listen", {"wait_seconds": 0}),
+    ],
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of its output was read")
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+def test_no_call_of_a_client_that_does_not_read_keeps_its_claim(start, conch, tmp_path, until, era):
+    bob, deaf, rooms, claims = conch("claude:bob"), {}, {}, {}
+    for kind in BLIND_CALLS:
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / "AGENTS.md").write_text("")
+        rooms[kind] = bob.call("join_path", context_path=str(tmp_path / kind))["structuredContent"]["room_id"]
+        deaf[kind] = start(SERVER, f"codex:{kind}", reading=False)
+        if era == "stateless":
+            deaf[kind].speak_stateless()
+        else:
+            deaf[kind].request("initialize", {"protocolVersion": "2025-11-25"})
+        deaf[kind].start_call("join_path", context_path=str(tmp_path / kind))
+    for kind, room_id in rooms.items():
+        until(lambda room_id=room_id: len(state(bob, room_id)["members"]) == 2)
+        deaf[kind].start_call("wait_for_turn")
+        owner_becomes(until, bob, room_id, f"codex:{kind}")
+        claims[room_id] = kind, time.monotonic()
+
+    while claims:
+        for room_id, (kind, began) in [*claims.items()]:
+            for tool, arguments in BLIND_CALLS[kind]:
+                deaf[kind].start_call(tool, **arguments)
+            room = state(bob, room_id)["room"]
+            if room["turn_id"] > (room["owner"] is not None):  # free, or claimed again
+                del claims[room_id]
+            assert time.monotonic() - began < 15, kind
+        time.sleep(0.5)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of its output was read")
 def test_a_client_that_does_not_read_cannot_keep_its_reservation_by_asking_again(start, ada, bob, until):
     deaf = start(SERVER, "codex:deaf", reading=False)

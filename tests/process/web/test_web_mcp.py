@@ -264,6 +264,48 @@ def test_further_requests_do_not_show_that_a_client_has_read_a_reply(
     unread.close()
 
 
+def claim_unread(console: Console, folder: Path) -> tuple[Client, str, http.client.HTTPConnection]:
+    """A client in a room of its own, and the connection on which it leaves the reply with its claim unread."""
+    client = Client(console)
+    folder.mkdir()
+    room_id = client.call("join_path", context_path=str(folder), force_new=True)["room_id"]
+    unread = client.begin("wait_for_turn", room_id=room_id)
+    until(lambda: client.call("get_room_state", room_id=room_id)["room"]["owner"] is not None, "the stick is taken")
+    return client, room_id, unread
+
+
+@ONLY_LINUX
+def test_no_connection_of_a_client_that_does_not_read_keeps_its_claim(console: Console, tmp_path: Path) -> None:
+    tools = ("heartbeat", "wait_for_turn")
+    claims = {tool: (*claim_unread(console, tmp_path / tool), time.monotonic()) for tool in tools}
+    bob, unread = Client(console), []
+
+    while claims:
+        for tool, (deaf, room_id, _, began) in [*claims.items()]:
+            unread.append(deaf.begin(tool))
+            room = bob.call("get_room_state", room_id=room_id)["room"]
+            if room["turn_id"] > (room["owner"] is not None):  # free, or claimed again
+                unread.append(claims.pop(tool)[2])
+            assert time.monotonic() - began < 15, tool
+        time.sleep(1)
+
+    for connection in unread:
+        connection.close()
+
+
+@ONLY_LINUX
+def test_a_claim_stays_if_another_reply_that_tells_of_it_was_read(console: Console, tmp_path: Path) -> None:
+    tools = ("heartbeat", "wait_for_turn")
+    claims = {tool: claim_unread(console, tmp_path / tool) for tool in tools}
+
+    leases = [claims[tool][0].call(tool)["lease_id"] for tool in tools]
+    time.sleep(12)  # longer than a reply may stay unread
+
+    assert [claims[tool][0].call("heartbeat")["lease_id"] for tool in tools] == leases
+    for _, _, unread in claims.values():
+        unread.close()
+
+
 @ONLY_LINUX
 def test_a_claim_is_given_back_if_its_client_goes_away_before_it_reads_the_reply(
     console: Console, workspace: str

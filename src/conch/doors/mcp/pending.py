@@ -95,6 +95,7 @@ class PendingCalls:
         self._answered: dict[Id, _Answered] = {}
         self._unread: deque[_Answered] = deque()  # those that can be taken back and may still be unread
         self._look_at = 0.0
+        self._late_through = 0  # until the client has read this far, all that it leaves unread is late
         self._cancels_late = False
 
     @property
@@ -195,7 +196,7 @@ class PendingCalls:
             return
         self._look_at = now + _LOOK_SECONDS
         for answered in self._pop_unread(self._outbox.read_through(), now - patience):
-            answered.delivery.retracted(self._later)
+            answered.delivery.unread(self._later)
 
     def are_unread(self, seconds: float) -> bool:
         """Whether replies that can be taken back are still unread after this time, or will never be read."""
@@ -220,13 +221,16 @@ class PendingCalls:
         """
         late: list[_Answered] = []
         with self._lock:
-            waiting = [each for each in self._unread if each.end > read_through and not each.is_over]
-            self._unread.clear()
-            for answered in waiting:
-                if answered.since > before and not late:
+            looked, self._unread = [each for each in self._unread if not each.is_over], deque()
+            for answered in looked:
+                if answered.end <= read_through:
+                    answered.delivery.read()
+                elif answered.since > before and (answered.end == _UNKNOWN or read_through >= self._late_through):
                     self._unread.append(answered)
                 else:
                     late.append(answered)
+                    if answered.end != _UNKNOWN:
+                        self._late_through = answered.end
                     if self._answered.get(answered.request_id) is answered:
                         del self._answered[answered.request_id]
         return late

@@ -33,12 +33,11 @@ from conch.app import App
 from conch.doors.web.mcp_calls import MOST_CALLS, AnsweredCalls, Caller, ReplyWriter, Run
 from conch.doors.web.replies import refused
 from conch.doors.web.resources import Resources
-from conch.doors.web.tcp import unread_bytes
 from conch.errors import InvalidArgument, StoreError
 from conch.lean import Any
 from conch.tools.calling import call_tool
 from conch.tools.registry import Tool
-from conch.tools.replies import Delivery, Object
+from conch.tools.replies import Delivery, Object, Task
 from conch.tools.session import Session
 from conch.tools.text import encodable, one_line, well_formed
 
@@ -49,6 +48,7 @@ _IDLE_SECONDS = 4 * 3_600.0  # as long as a silent agent counts as active
 _LONGEST_WORD = 64
 _LAST_SECONDS = 0.4
 _PATIENCE_SECONDS = 10.0  # how long a client may leave a reply unread, as for `conch mcp`
+_FIRST_LOOK_SECONDS = 0.05
 _LOOK_SECONDS = 0.5  # between two looks at what is unread
 _ENDING_SECONDS = 1.0  # a store that does not answer must not keep the server from stopping
 _CALLER = "conch.caller"
@@ -162,28 +162,32 @@ class McpDoor:
             caller.leave()
             await self._settle(caller)
 
-    async def _take_back_unread(self, caller: Caller, delivery: Delivery) -> None:
-        """Take back what a reply brought, if its client reads none of it in time, or goes away before it does.
+    async def _watch(self, caller: Caller, delivery: Delivery) -> None:
+        """Learn whether its client reads a reply. If it reads nothing of it in time, take back what it brought.
 
         The client may have sent further requests on the same connection without reading any reply.
         """
         assert self._stopped is not None
-        deadline, is_unread, output = anyio.current_time() + _PATIENCE_SECONDS, False, caller.output
+        deadline, pause, output = anyio.current_time() + _PATIENCE_SECONDS, _FIRST_LOOK_SECONDS, caller.output
         while True:
-            with anyio.move_on_after(_LOOK_SECONDS):
+            with anyio.move_on_after(pause):
                 await output.reset.wait()
-            if output.reset.is_set():  # the system no longer knows what was unread, but the last look does
-                break
-            is_unread = unread_bytes(caller.client, caller.server) >= output.size - caller.begins_at
+            pause, is_unread = _LOOK_SECONDS, caller.look()
             output.is_late = is_unread and (output.is_late or anyio.current_time() >= deadline)
-            if not is_unread or output.is_late or self._stopped.is_set():
+            if output.reset.is_set() or not is_unread or output.is_late or self._stopped.is_set():
                 break
-        if is_unread:
-            await self._take_back(delivery)
+        if not is_unread:
+            delivery.read()
+        elif output.reset.is_set():
+            await self._take_back(delivery.retracted)
+        else:
+            with anyio.move_on_after(_LOOK_SECONDS):  # it may have read another reply that tells of the same
+                await self._stopped.wait()
+            await self._take_back(delivery.unread)
 
-    async def _take_back(self, delivery: Delivery) -> None:
-        tasks: list[Callable[[], None]] = []
-        delivery.retracted(tasks.append)
+    async def _take_back(self, undo: Callable[[Callable[[Task], None]], None]) -> None:
+        tasks: list[Task] = []
+        undo(tasks.append)
         for task in tasks:
             with suppress(Exception):  # as for every lost reply
                 await run_sync(task, limiter=self._limiter)
@@ -208,9 +212,9 @@ class McpDoor:
         with anyio.CancelScope(shield=True):  # a cancellation may wait for the end of this
             delivery = await run_sync(run.settle, caller.gets_reply, limiter=self._limiter)
             if delivery is not None and delivery.is_retractable and self._tasks is not None:
-                self._tasks.start_soon(self._take_back_unread, caller, delivery)
+                self._tasks.start_soon(self._watch, caller, delivery)
             if delivery is not None:
-                self._answered.setdefault(run.request[0], AnsweredCalls()).note(run.request[1], delivery)
+                self._answered.setdefault(run.request[0], AnsweredCalls()).note(run.request[1], delivery, caller)
                 self._answered.move_to_end(run.request[0])
                 while len(self._answered) > _MOST_SESSIONS:
                     self._answered.popitem(last=False)
@@ -225,7 +229,7 @@ class McpDoor:
         answered = self._answered.get(request[0])
         delivery = answered.cancel(params.request_id) if answered is not None else None
         if delivery is not None:
-            await self._take_back(delivery)
+            await self._take_back(delivery.retracted)
 
     # -- its tools
 

@@ -11,7 +11,7 @@ from starlette.types import Message, Scope, Send
 
 from conch.calls import Call
 from conch.doors.web.connections import OUTPUT, Output
-from conch.doors.web.tcp import Address
+from conch.doors.web.tcp import Address, unread_bytes
 from conch.lean import Lock
 from conch.tools.replies import Delivery, Reply
 
@@ -54,6 +54,8 @@ class Caller:
         self.output: Output = scope.get("state", {}).get(OUTPUT) or Output()
         self.begins_at = 0
         """The size of the output before the reply."""
+        self.is_unread = False
+        """The client had read nothing of the reply when we looked last."""
         self.is_gone = False
         self.gets_reply = False
         self.run: Run | None = None
@@ -62,6 +64,12 @@ class Caller:
         self.run = run
         if self.is_gone:
             run.abandon()
+
+    def look(self) -> bool:
+        """Whether the client has read nothing of the reply yet. After a reset, only the last look knows that."""
+        if not self.output.reset.is_set():
+            self.is_unread = unread_bytes(self.client, self.server) >= self.output.size - self.begins_at
+        return self.is_unread
 
     def leave(self) -> None:
         self.is_gone = True
@@ -73,21 +81,25 @@ class AnsweredCalls:
     """The latest calls of one MCP session that were answered."""
 
     def __init__(self) -> None:
-        self._deliveries: OrderedDict[object, Delivery] = OrderedDict()
+        self._answered: OrderedDict[object, tuple[Delivery, Caller]] = OrderedDict()
         self._cancels_late = False
 
-    def note(self, request_id: object, delivery: Delivery) -> None:
-        self._deliveries[request_id] = delivery
-        while len(self._deliveries) > MOST_CALLS:
-            self._deliveries.popitem(last=False)
+    def note(self, request_id: object, delivery: Delivery, caller: Caller) -> None:
+        self._answered.pop(request_id, None)
+        self._answered[request_id] = delivery, caller
+        while len(self._answered) > MOST_CALLS:
+            self._answered.popitem(last=False)
 
     def cancel(self, request_id: object) -> Delivery | None:
-        """The delivery to take back. Only the first cancellation counts, because some clients
-        cancel every call after they have read its reply. See `PendingCalls.cancel`.
+        """The delivery to take back. Of cancellations of replies that were read, only the first counts, because some
+        clients cancel every call after they have read its reply. See `PendingCalls.cancel`.
         """
-        delivery, is_first = self._deliveries.pop(request_id, None), not self._cancels_late
-        self._cancels_late = self._cancels_late or delivery is not None
-        return delivery if is_first else None
+        if request_id not in self._answered:
+            return None
+        delivery, caller = self._answered.pop(request_id)
+        was_read, knew = not caller.look(), self._cancels_late
+        self._cancels_late = knew or was_read
+        return None if was_read and knew else delivery
 
 
 class Run:
