@@ -614,6 +614,11 @@ NOTICES = {
         "room_activity", "does not exist in this room", "UPDATE room_activity SET subject_id = NULL"
     ),
     "an activity without a name": Damage("room_activity", "has no name", "UPDATE room_activity SET agent_name = NULL"),
+    "a notice to another agent": Damage(
+        "protocol_events",
+        "is to eve:3, but room_activity says",
+        f"UPDATE protocol_events SET to_agent_id = 'eve:3' WHERE event_id = {BLOCKED}",
+    ),
     "a notice to nobody": Damage(
         "protocol_events",
         "does not exist",

@@ -117,6 +117,11 @@ def _is_as_granted(row: Row) -> bool:
     return is_there and (granted.get("scope"), granted.get("expires_at")) == (scope, row["expires_at"])
 
 
+def _has_first_recipient(row: Row) -> bool:
+    given = _parsed(row.pop("details_json"))  # older versions did not say it
+    return given is None or given.get("to_agent_id", row["to_agent_id"]) == row["to_agent_id"]
+
+
 def _is_whole_notice(row: Row) -> bool:
     payload = _parsed(row.pop("payload_json"))
     return payload is None or is_whole(row["event_type"], payload, row["priority"])
@@ -143,6 +148,7 @@ _TESTS: dict[str, Callable[[Row], bool]] = {
     "shapes": _has_all_shapes,
     "scope": _has_own_key,
     "grant": _is_as_granted,
+    "recipient": _has_first_recipient,
     "notice": _is_whole_notice,
     "addressee": _is_addressed,
     "addressees": _is_listed,

@@ -64,6 +64,16 @@ WHERE e.handoff_event_seq IS NULL AND (
   OR e.caused_by <> t.agent_id
 );
 
+-- Only an adoption gives another notice to another agent, the heir.
+
+-- check: protocol_events recipient
+-- Notice {event_id} of room {room_id} is to {to_agent_id}, but room_activity says that it was sent to another agent.
+SELECT e.event_id, e.room_id, e.to_agent_id, t.details_json
+FROM protocol_events e JOIN room_activity t
+  ON t.subject_id = e.event_id AND t.room_id = e.room_id AND t.kind = e.event_type
+LEFT JOIN room_activity heir ON heir.room_id = e.room_id AND heir.kind = 'RESUME' AND heir.agent_id = e.to_agent_id
+WHERE e.handoff_event_seq IS NULL AND e.to_agent_id IS NOT NULL AND heir.number IS NULL;
+
 -- A notice of a handoff goes to the agent that the stick was offered to, then to the one that claimed it. A declined
 -- offer moves it to the next one, and an adoption to the heir.
 
