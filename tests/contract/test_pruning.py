@@ -11,10 +11,11 @@ import pytest
 from tests.contract.conftest import DEADLINE
 
 from conch.agents.records import Caller
-from conch.agents.signals import console_signals
+from conch.agents.signals import console_signals, remote_signals
 from conch.app import App
 from conch.bus.drafts import check_outbox
 from conch.bus.peers import Peer
+from conch.calls import Call
 from conch.clock import DAY
 from conch.errors import UnknownRoom
 from conch.harnesses.alarms import Rung
@@ -23,6 +24,8 @@ from conch.retention.retention import Retention, keep_pruned
 from conch.rooms.log import list_events
 from conch.rooms.room import Room
 from conch.storage.base import Problem
+from conch.tools.calling import call_tool
+from conch.tools.catalogue import TOOLS
 from conch.tools.session import Session
 from conch.upkeep.verify import verify_store
 from conch.waking.signs import Signs
@@ -353,6 +356,23 @@ def test_an_agent_that_resumed_one_with_questions_stays_as_long_as_they_do(
 
     assert "heir:1" in agents_left(world)
     assert world.app.questions.poll(world.room.topic_id, pending).question.asked_by == prior.name
+    assert world.problems() == []
+
+
+@pytest.mark.parametrize("given", [{}, {"agent_id_override": "chosen:1"}])
+def test_an_agent_with_a_chosen_id_and_no_known_process_can_join_again_after_being_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch, given: dict[str, str]
+) -> None:
+    session = Session(world.app, "web", signals=lambda called_in: remote_signals("codex", "session 1", called_in))
+    session.rejoin("chosen:1")
+    world.pass_days(100)
+    assert world.prune().agents == 2  # and the agent that chose the id
+    monkeypatch.setattr(time, "time", lambda: time.time_ns() / 1e9 + 100 * 86_400)
+
+    reply = call_tool(TOOLS["join_path"], session, {"context_path": str(world.root), **given}, Call())
+
+    assert not reply.is_error, reply.text
+    assert session.caller().agent_id == "chosen:1"
     assert world.problems() == []
 
 

@@ -29,7 +29,7 @@ def adopt_override(store: Store, caller: Caller, override: str, active_ms: int) 
     """
     if not is_agent_id(override):
         raise InvalidArgument(f"agent_id_override {AGENT_ID_RULE}.", field="agent_id_override")
-    if caller.overridden and caller.agent_id == override:
+    if caller.overridden and caller.agent_id == override and _is_known(store, override):
         return caller
     with store.write(LOCK) as tx:
         agent = tx.one("find_agent", agent_id=override)
@@ -44,6 +44,12 @@ def adopt_override(store: Store, caller: Caller, override: str, active_ms: int) 
         if caller.connection is not None and override != caller.agent_id:
             move_connection(tx, caller.connection, override)
     return caller._replace(agent_id=override, name=agent["name"], overridden=True)
+
+
+def _is_known(store: Store, agent_id: str) -> bool:
+    """Whether the store has the agent. A prune forgets an agent that nobody has seen for long."""
+    with store.look() as tx:
+        return tx.one("find_agent", agent_id=agent_id) is not None
 
 
 def _refuse_likeness(tx: Transaction, override: str, caller: Caller) -> None:

@@ -207,18 +207,17 @@ class Session:
             return True
         # A prune forgets agents that were not seen for a week, if their processes are not known to run.
         is_old = time.time() - self._identified_at > _DAY_SECONDS
-        return (is_old or self._called_in is not self._identified_in) and not caller.overridden
+        return is_old or (self._called_in is not self._identified_in and not caller.overridden)
 
     def rejoin(self, override: str | None) -> Caller:
         """The caller of `join_path`. It is identified again, unless this call or an earlier one gave an override."""
-        if override is not None:
-            from conch.agents.override import adopt_override  # few callers choose an id
-
-            active_ms = self.app.settings.policy.presence_ttl_ms
-            self._caller = adopt_override(self.app.store, self.caller(), override, active_ms)
-        elif self._caller is None or not self._caller.overridden:
-            self._caller = self._identify()
+        self._caller = self._identify() if override is None else self._overridden(self.caller(), override)
         return self._caller
+
+    def _overridden(self, caller: Caller, override: str) -> Caller:
+        from conch.agents.override import adopt_override  # few callers choose an id
+
+        return adopt_override(self.app.store, caller, override, self.app.settings.policy.presence_ttl_ms)
 
     def take_name(self, peer: Peer) -> None:
         """Use this name on its topic until the connection ends."""
@@ -386,9 +385,11 @@ class Session:
         return caller.agent_id if caller is not None and is_sole else None
 
     def _identify(self) -> Caller:
-        called_in = self._called_in
-        known = self._caller.agent_id if self._caller else None
-        caller = identify(self.app.store, self._gather_signals(called_in), known)
+        called_in, known = self._called_in, self._caller
+        if known is not None and known.overridden:
+            caller = self._overridden(known, known.agent_id)
+        else:
+            caller = identify(self.app.store, self._gather_signals(called_in), known.agent_id if known else None)
         self._identified_in, self._identified_at = called_in, time.time()
         return caller
 
