@@ -45,7 +45,7 @@ def accept_any_lease_of_this_turn(patch: Patch) -> None:
 def claim_after_a_stale_look(patch: Patch) -> None:
     """The classic race: decide on what a read transaction saw, and write without looking again."""
 
-    def settle(self: Any, caller: Any, room_id: str, call: Any, *_: Any) -> Any:
+    def claim_or_renew(self: Any, caller: Any, room_id: str, call: Any, *_: Any) -> Any:
         with self._store.write(room_id) as tx:
             found = looks.pop(caller.agent_id, None) or real(self, tx, self._rooms.load(tx, room_id), caller)
             return self._claim(tx, found, caller, call) if found.status == "your_turn" and not found.claim else found
@@ -56,7 +56,7 @@ def claim_after_a_stale_look(patch: Patch) -> None:
 
     looks: dict[str, Any] = {}
     real = waiting.Claims._judge
-    patch.setattr(waiting.Claims, "_settle", settle)
+    patch.setattr(waiting.Claims, "_claim_or_renew", claim_or_renew)
     patch.setattr(waiting.Claims, "_judge", judge)
 
 

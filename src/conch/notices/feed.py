@@ -14,7 +14,7 @@ from conch.notices.timeline import Entry, Place, merge_rows, to_entry, with_prot
 from conch.storage.base import Row, Store, Transaction
 
 _PAGE = 500
-_MOST_UNSETTLED = 5_000  # rows among which a missing number may still appear
+_MOST_UNCERTAIN = 5_000  # rows among which a missing number may still appear
 _MOST_RUNG = 300  # rooms, and topics
 _LONGEST_WRITE = 1 * MINUTE  # a number that is missing after this time was never committed
 _LAST = ("last_events", "last_messages", "last_activity")
@@ -35,7 +35,7 @@ class News(NamedTuple):
 def find_end(store: Store) -> Place:
     """The mark of this moment: what happens later comes after it."""
     with store.read() as tx:
-        return Place(*(_settled(tx.all(statement, limit=_MOST_UNSETTLED)[::-1], tx.now) for statement in _LAST))
+        return Place(*(_last_certain(tx.all(statement, limit=_MOST_UNCERTAIN)[::-1], tx.now) for statement in _LAST))
 
 
 def read_news(store: Store, after: Place, mark: Place) -> News | None:
@@ -78,9 +78,9 @@ def _last(tx: Transaction, statement: str) -> int:
     return row["number"] if row else 0
 
 
-def _settled(rows: list[Row], now: int) -> int:
+def _last_certain(rows: list[Row], now: int) -> int:
     """The last number before the first one that is missing and may still come."""
-    mark = rows[0]["number"] - 1 if len(rows) == _MOST_UNSETTLED else 0
+    mark = rows[0]["number"] - 1 if len(rows) == _MOST_UNCERTAIN else 0
     for row in rows:
         following = _next(mark, row["number"], now - row["created_at"])
         if following == mark:

@@ -47,7 +47,7 @@ class Pruned(NamedTuple):
     agents: int = 0
 
 
-class _Place(NamedTuple):
+class _Span(NamedTuple):
     """A topic or a room whose rows after `pruned` and up to `through` can go. `last` is its last row."""
 
     name: str
@@ -75,16 +75,16 @@ class Pruning:
         with self._store.read() as tx:
             tx.take_time()
             topics, rooms = self._topics(tx), self._rooms(tx)
-            gone = {place.name for place in topics if place.through == place.last}
-            left = self._leavers.survey(tx, [place.name for place in rooms])
+            gone = {span.name for span in topics if span.through == span.last}
+            left = self._leavers.survey(tx, [span.name for span in rooms])
             ended = sum(map(len, self._ended(tx, "reservations_to_prune", rooms)))
             return Pruned(
                 members=left.members,
                 agents=left.agents,
                 rooms=len(self._closed(tx, "closed_rooms_to_erase", gone)),
                 topics=len(self._closed(tx, "closed_topics_to_erase", gone)),
-                messages=sum(place.through - place.pruned for place in topics),
-                events=sum(_count(tx, place) for place in rooms),
+                messages=sum(span.through - span.pruned for span in topics),
+                events=sum(_count(tx, span) for span in rooms),
                 reservations=ended + sum(row["total"] for row in tx.all("rooms_with_lapsed", cutoff=self.cutoff)),
                 notices=sum(map(len, self._ended(tx, "notices_to_prune", rooms))),
             )
@@ -98,14 +98,14 @@ class Pruning:
         with self._store.read() as tx:
             tx.take_time()
             topics, rooms = self._topics(tx), self._rooms(tx)
-        messages = sum(self._prune_messages(place) for place in topics)
-        events = sum(self._prune_events(place) for place in rooms)
+        messages = sum(self._prune_messages(span) for span in topics)
+        events = sum(self._prune_events(span) for span in rooms)
         with self._store.read() as tx:
             tx.take_time()
             reservations = list(self._ended(tx, "reservations_to_prune", rooms))
             notices = list(self._ended(tx, "notices_to_prune", rooms))
             wakes = list(self._ended(tx, "wakes_to_prune", rooms))
-            gone = {place.name for place in self._topics(tx) if place.through == place.last}
+            gone = {span.name for span in self._topics(tx) if span.through == span.last}
             closed_rooms = self._closed(tx, "closed_rooms_to_erase", gone)
             closed_topics = self._closed(tx, "closed_topics_to_erase", gone)
         for ids in wakes:
@@ -123,11 +123,11 @@ class Pruning:
 
     # -- what can go
 
-    def _topics(self, tx: Transaction) -> list[_Place]:
+    def _topics(self, tx: Transaction) -> list[_Span]:
         """Every topic, and how far it can be pruned: up to its first message that is young, unread or not done with."""
         return [self._topic(tx, row) for row in tx.all("topics_with_numbers")]
 
-    def _topic(self, tx: Transaction, row: Row) -> _Place:
+    def _topic(self, tx: Transaction, row: Row) -> _Span:
         topic_id, pruned, last = row["topic_id"], row["pruned_seq"], row["last_seq"]
         given = {"topic_id": topic_id, "cutoff": self.cutoff, "after": pruned}
         found = [
@@ -139,20 +139,20 @@ class Pruning:
         place = min([last + 1, *(each["seq"] for each in found if each and each["seq"] is not None)])
         while (split := tx.one("first_split_question", place=place, **given)) and split["seq"] is not None:
             place = split["seq"]
-        return _Place(topic_id, pruned, max(pruned, place - 1), last)
+        return _Span(topic_id, pruned, max(pruned, place - 1), last)
 
-    def _rooms(self, tx: Transaction) -> list[_Place]:
+    def _rooms(self, tx: Transaction) -> list[_Span]:
         """Every room, and how far its log can be pruned: up to the first event that is young or that the room needs."""
-        places = []
+        spans = []
         for row in tx.all("rooms_with_checkpoints"):
             kept = tx.one("first_kept_event", room_id=row["room_id"], after=row["pruned"], cutoff=self.cutoff)
             assert kept is not None  # the last event is always kept
-            places.append(_Place(row["room_id"], row["pruned"], kept["event_seq"] - 1, row["last_event_seq"]))
-        return places
+            spans.append(_Span(row["room_id"], row["pruned"], kept["event_seq"] - 1, row["last_event_seq"]))
+        return spans
 
-    def _ended(self, tx: Transaction, statement: str, rooms: list[_Place]) -> list[list[str]]:
+    def _ended(self, tx: Transaction, statement: str, rooms: list[_Span]) -> list[list[str]]:
         """The ids of what has ended, some at a time. A notice stays as long as the handoff that it is about."""
-        through = {place.name: place.through for place in rooms}
+        through = {span.name: span.through for span in rooms}
         after, found = 0, []
         while rows := tx.all(statement, after=after, cutoff=self.cutoff, most=_STEP):
             after = rows[-1]["number"]
@@ -165,17 +165,17 @@ class Pruning:
 
     # -- deleting it
 
-    def _prune_messages(self, place: _Place) -> int:
-        after = place.pruned
-        while after < place.through:
+    def _prune_messages(self, span: _Span) -> int:
+        after = span.pruned
+        while after < span.through:
             self._between()
-            through = min(after + _STEP, place.through)
-            with self._store.write(place.name, INDEX_LOCK) as tx:
-                if not self._may_prune(tx, place.name, after, through):
+            through = min(after + _STEP, span.through)
+            with self._store.write(span.name, INDEX_LOCK) as tx:
+                if not self._may_prune(tx, span.name, after, through):
                     break
-                _delete_messages(tx, place.name, after, through)
+                _delete_messages(tx, span.name, after, through)
             after = through
-        return after - place.pruned
+        return after - span.pruned
 
     def _may_prune(self, tx: Transaction, topic_id: str, after: int, through: int) -> bool:
         """Whether nobody has pruned further, or set a cursor back, since the topic was looked at."""
@@ -184,28 +184,28 @@ class Pruning:
         unread = tx.one("first_unread", **given)
         return now is not None and now["pruned_seq"] == after and (unread is None or unread["seq"] is None)
 
-    def _prune_events(self, place: _Place) -> int:
+    def _prune_events(self, span: _Span) -> int:
         total = 0
-        while count := self._prune_some_events(place):
+        while count := self._prune_some_events(span):
             total += count
         return total
 
-    def _prune_some_events(self, place: _Place) -> int:
+    def _prune_some_events(self, span: _Span) -> int:
         """Stops before an event that cannot have happened: `conch db verify` must still find it."""
         self._between()
         count = 0
-        with self._store.write(place.name) as tx:
-            after, replay = start_replay(tx, load_room(tx, place.name))
+        with self._store.write(span.name) as tx:
+            after, replay = start_replay(tx, load_room(tx, span.name))
             try:
-                for event in events_of(tx, place.name, after, _STEP):
-                    if event.event_seq > place.through or object_to(replay, event) is not None or count == _STEP:
+                for event in events_of(tx, span.name, after, _STEP):
+                    if event.event_seq > span.through or object_to(replay, event) is not None or count == _STEP:
                         break
                     replay, count = follow(replay, event), count + 1
             except UNREADABLE:
                 return 0
             if count:
                 save_checkpoint(tx, replay)
-                tx.run("prune_events", room_id=place.name, through=replay.room.last_event_seq)
+                tx.run("prune_events", room_id=span.name, through=replay.room.last_event_seq)
                 tx.run("note_erased")
         return count
 
@@ -243,8 +243,8 @@ class Pruning:
         return 1
 
 
-def _count(tx: Transaction, place: _Place) -> int:
-    row = tx.one("count_events", room_id=place.name, after=place.pruned, through=place.through)
+def _count(tx: Transaction, span: _Span) -> int:
+    row = tx.one("count_events", room_id=span.name, after=span.pruned, through=span.through)
     return row["total"] if row else 0
 
 

@@ -41,7 +41,7 @@ class Hit(NamedTuple):
     content_markdown: str
 
 
-class Place(NamedTuple):
+class Cursor(NamedTuple):
     """How far a search was read: the moment of its first page, and how many hits came before."""
 
     moment: int
@@ -92,11 +92,11 @@ class Search:
         message_type: str | None = None,
         since: float | None = None,
         until: float | None = None,
-        after: Place | None = None,
+        after: Cursor | None = None,
     ) -> Found:
         """`since` and `until` are seconds since the epoch. Any text is a valid query, unless it is blank.
 
-        With `after`, the hits that follow a place.
+        With `after`, the hits that follow it.
         """
         from conch.search.queries import make_filters, parse_query
 
@@ -161,7 +161,7 @@ class Search:
         filters: Filters,
         sender: str | None,
         limit: int,
-        after: Place | None,
+        after: Cursor | None,
         found: Found,
     ) -> Found:
         with self._store.read() as tx:
@@ -170,15 +170,15 @@ class Search:
             if sender is not None:
                 filters = filters._replace(senders=_senders(tx, sender, filters.topic_id))
             ranking = fuse(*(way.find(tx, query, filters) for way in ways))
-            place = after or Place(tx.now, 0)
-            numbers = ranking[place.rank : place.rank + limit]
+            cursor = after or Cursor(tx.now, 0)
+            numbers = ranking[cursor.rank : cursor.rank + limit]
             if numbers:
                 tx.ahead("found_messages", numbers=numbers)
             found.warnings.extend(warning for way in ways for warning in way.warnings(tx))
             rows = {row["number"]: row for row in tx.all("found_messages", numbers=numbers)} if numbers else {}
         hits = [_hit(query, rows[number]) for number in numbers if number in rows]
-        moment = max([place.moment, *(hit.created_at for hit in hits)])  # the clock may have been set back
-        return found._replace(hits=hits, moment=moment, has_more=len(ranking) > place.rank + limit)
+        moment = max([cursor.moment, *(hit.created_at for hit in hits)])  # the clock may have been set back
+        return found._replace(hits=hits, moment=moment, has_more=len(ranking) > cursor.rank + limit)
 
 
 def fuse(*rankings: Sequence[int]) -> list[int]:

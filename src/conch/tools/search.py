@@ -5,7 +5,7 @@ from __future__ import annotations
 from conch.agents.records import label
 from conch.calls import Call
 from conch.clock import SECOND
-from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MODES, MOST_RESULTS, Hit, Place
+from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MODES, MOST_RESULTS, Cursor, Hit
 from conch.tools import fields
 from conch.tools.registry import Tool, grouped
 from conch.tools.replies import Object, Reply, known
@@ -18,22 +18,22 @@ _FILTERS = ("topic_id", "mode", "model", "sender", "message_type", "since", "unt
 def messages_search(session: Session, given: Object, call: Call) -> Reply:
     options = {name: given[name] for name in _FILTERS if name in given}
     budget, with_content = session.budget(), given.get("include_content", False)
-    place, limit = _place(given.get("after")), given.get("limit", DEFAULT_LIMIT)
-    found = session.app.search.search(given["query"], **options, limit=limit, after=place)
+    after, limit = _cursor(given.get("after")), given.get("limit", DEFAULT_LIMIT)
+    found = session.app.search.search(given["query"], **options, limit=limit, after=after)
     warnings = budget.warn(found.warnings)
     page = budget.fill(found.hits, lambda hit: _result(hit, with_content), lambda hit: _line(hit, with_content))
     page = page._replace(has_more=page.has_more or found.has_more)
-    rank = (place.rank if place else 0) + page.length
+    rank = (after.rank if after else 0) + page.length
     cursor = f"{found.moment}.{rank}" if page.has_more else None
     data = known(results=page.counted, mode=found.mode, has_more=page.has_more, cursor=cursor, warnings=warnings)
     return Reply(data, page.text("No messages found."), next=page.next(cursor), shown=found.hits[: page.length])
 
 
-def _place(cursor: str | None) -> Place | None:
-    if cursor is None:
+def _cursor(text: str | None) -> Cursor | None:
+    if text is None:
         return None
-    moment, _, rank = cursor.partition(".")
-    return Place(fields.parse_cursor("after", moment) or 0, fields.parse_cursor("after", rank) or 0)
+    moment, _, rank = text.partition(".")
+    return Cursor(fields.parse_cursor("after", moment) or 0, fields.parse_cursor("after", rank) or 0)
 
 
 def _result(hit: Hit, with_content: bool) -> Object:

@@ -173,7 +173,7 @@ class Claims:
 
         def look(pause: Pause) -> Wait | None:
             if pause.called:  # the stick was offered to this caller: claim it without reading first
-                found = self._settle(caller, room_id, call)
+                found = self._claim_or_renew(caller, room_id, call)
             else:
                 found = self._look(caller, room_id, cursor, call, again=not pause.is_last)
             if _is_settled(found, cursor) or pause.is_last:
@@ -219,7 +219,7 @@ class Claims:
             if found.status == "takeover_available":
                 return found
         if found.status == "your_turn" and _is_offered(found, caller):
-            found = self._settle(caller, room_id, call)
+            found = self._claim_or_renew(caller, room_id, call)
             return found if found.claim is not None else None
         expected = snapshot.find(snapshot.expected)
         if expected and expected.agent_id != caller.agent_id:
@@ -265,9 +265,9 @@ class Claims:
                 found = None
             elif _is_settled(found, cursor) or not again:
                 snapshot.look_around()
-        return found or self._settle(caller, room_id, call, ahead)
+        return found or self._claim_or_renew(caller, room_id, call, ahead)
 
-    def _settle(self, caller: Caller, room_id: str, call: Call, ahead: Ahead | None = None) -> Wait:
+    def _claim_or_renew(self, caller: Caller, room_id: str, call: Call, ahead: Ahead | None = None) -> Wait:
         """Look again inside a write transaction. Claim the stick, or renew the lease if the caller already has it.
 
         Another wait of the same agent may have claimed it. The agent may not know of that claim, so this reply tells of

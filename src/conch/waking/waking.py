@@ -80,7 +80,7 @@ class Waking:
         """What the agent should be woken for now."""
         last = _Wake.parse(signs.read_last())
         if last.state == "queued" and self._now() - last.at > _PATIENCE:
-            last = self._settle(agent_id, signs, last, "ambiguous", "no hook saw it arrive")
+            last = self._record(agent_id, signs, last, "ambiguous", "no hook saw it arrive")
         if not signs.has_stopped:
             return []
         if signs.take_user():
@@ -97,11 +97,11 @@ class Waking:
         in_a_row = _Wake.parse(signs.read_last()).in_a_row + (not _bring_stick(reasons))
         wake = _Wake(new_id("wake"), "queued", 0, [reason.id for reason in reasons], in_a_row, rooms[0]["room_id"])
         whats = ", ".join(sorted({reason.what for reason in reasons}))
-        wake = self._settle(agent_id, signs, wake, "queued", whats)
+        wake = self._record(agent_id, signs, wake, "queued", whats)
         session_id = signs.session_id
         rung = ring(_describe(wake, reasons), session_id)
         if rung.state != "queued" and _Wake.parse(signs.read_last()).state == "queued":  # a hook may have seen it
-            self._settle(agent_id, signs, wake, rung.state, rung.why)
+            self._record(agent_id, signs, wake, rung.state, rung.why)
         if rung.has_ended and not signs.has_stopped:  # no hook saw the run end
             signs.note_stop(session_id)
             held = self._find_held(agent_id)
@@ -121,7 +121,7 @@ class Waking:
         if not last.wake_id or last.wake_id not in prompt:
             return False
         if last.state != "delivered":
-            self._settle(agent_id, signs, last, "delivered", "")
+            self._record(agent_id, signs, last, "delivered", "")
         return True
 
     def _find_reasons(self, agent_id: str) -> list[Reason]:
@@ -146,14 +146,14 @@ class Waking:
             ),
         ]
 
-    def _settle(self, agent_id: str, signs: Signs, wake: _Wake, state: _State, why: str) -> _Wake:
+    def _record(self, agent_id: str, signs: Signs, wake: _Wake, state: _State, why: str) -> _Wake:
         """Log the outcome of a wake, and remember it."""
         caller = load_caller(self._store, agent_id)
         with self._store.write(wake.room_id) as tx:
             activity.record(tx, wake.room_id, _KIND, caller, wake.wake_id, {"state": state, "why": why})
-            settled = wake._replace(state=state, at=tx.now)
-        signs.write_last(str(settled))
-        return settled
+            recorded = wake._replace(state=state, at=tx.now)
+        signs.write_last(str(recorded))
+        return recorded
 
     def _now(self) -> int:
         with self._store.read() as tx:

@@ -21,18 +21,18 @@ MARGIN = " " * 4
 _TIMES = "a time (2026-01-31T12:00) or an age (90s, 5m, 2h, 3d)"
 
 
-class Place(NamedTuple):
+class Start(NamedTuple):
     """Where reading starts: after a message, and not before a time."""
 
     after: int
     moment: int
 
 
-def since(context: Context, text: str) -> Place:
+def since(context: Context, text: str) -> Start:
     """A message number, an age, or a time. A time without a zone is local."""
     if text.removeprefix("#").isdecimal() and text.isascii() and len(text) < 18:
-        return Place(max(0, int(text.removeprefix("#")) - 1), 0)
-    return Place(0, int((moment(context, "since", text, f"a message number, {_TIMES}") or 0) * SECOND))
+        return Start(max(0, int(text.removeprefix("#")) - 1), 0)
+    return Start(0, int((moment(context, "since", text, f"a message number, {_TIMES}") or 0) * SECOND))
 
 
 def moment(context: Context, field: str, text: str | None, accepted: str = _TIMES) -> float | None:

@@ -16,7 +16,7 @@ from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interruptions
 from conch.doors.cli.messages import (
     MARGIN,
-    Place,
+    Start,
     find_question,
     hit_text,
     message_texts,
@@ -58,16 +58,16 @@ _WINDOW_SECONDS = 3_600
 def read(context: Context) -> Report:
     options = context.options
     limit = None if options.limit is None else context.limit(_MOST_MESSAGES)
-    place = None if options.since is None else since(context, options.since)
+    start = None if options.since is None else since(context, options.since)
     topic_id = context.topic_id
     peer = context.join_topic(topic_id)
     if options.follow:
-        return _follow(context, peer, place, limit)
+        return _follow(context, peer, start, limit)
     # What is printed counts as read, and harnesses cut long output.
     context.session.is_bounded = limit is None
     limit = limit or _DEFAULT_MESSAGES
-    if place is not None:
-        return _history(context, peer, place, limit)
+    if start is not None:
+        return _history(context, peer, start, limit)
     result = context.tool("bus.sync", topic_id=topic_id, wait_seconds=0, max_items=limit, auto_advance=not options.peek)
     data = {name: result.data[name] for name in ("topic_id", "received", "cursor", "has_more")}
     lines = message_texts(context, result.shown.received, result.shown.peer) or ["Nothing new."]
@@ -88,8 +88,8 @@ def _move_on(delivery: Delivery) -> None:
         warn(f"these messages count as unread and will come again: {refusal.message} ({refusal.code})")
 
 
-def _history(context: Context, peer: Peer, place: Place, limit: int) -> Report:
-    history = context.app.messages.history(peer.topic_id, place.after, place.moment)
+def _history(context: Context, peer: Peer, start: Start, limit: int) -> Report:
+    history = context.app.messages.history(peer.topic_id, start.after, start.moment)
     found = list(islice(history, limit + 1))
 
     def render(few: Sequence[Message]) -> Report:
@@ -100,9 +100,9 @@ def _history(context: Context, peer: Peer, place: Place, limit: int) -> Report:
     return page(context, found, render, lambda last: last.seq + 1, default=limit, option="--since")
 
 
-def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None) -> Report:
+def _follow(context: Context, peer: Peer, start: Start | None, limit: int | None) -> Report:
     """Print messages as they come, up to the limit. Each counts as read once it is printed."""
-    follower = _Follower(context, peer, place, limit)
+    follower = _Follower(context, peer, start, limit)
     call = Call()
     call.renew_with(context.session.stay_active)
     interruptions = Interruptions(call)
@@ -124,19 +124,19 @@ def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None
 class _Follower:
     """Prints new messages of a topic. It reads from the store before it prints, so that nothing is printed twice."""
 
-    def __init__(self, context: Context, peer: Peer, place: Place | None, limit: int | None) -> None:
+    def __init__(self, context: Context, peer: Peer, start: Start | None, limit: int | None) -> None:
         self._context = context
         self._messages = context.app.messages
         self._peer = peer
-        self._place = place
-        self._moves = place is None and not context.options.peek  # rereading does not change what is unread
+        self._start = start
+        self._moves = start is None and not context.options.peek  # rereading does not change what is unread
         self._left = limit
         self._begin()
         self.is_done = False
 
     def _begin(self) -> None:
         self._stores = len(self._context.app.store.replacements)
-        self._after, self._moment = self._place or (self._messages.standing(self._peer)[1].last_seq, 0)
+        self._after, self._moment = self._start or (self._messages.standing(self._peer)[1].last_seq, 0)
 
     def show(self) -> bool:
         """Print new messages; False if there were none."""
