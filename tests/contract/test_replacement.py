@@ -212,6 +212,24 @@ def test_a_room_and_a_topic_that_the_restored_store_has_may_still_be_left_out(
     assert call(session, "sync", wait_seconds=0)["received"] == []
 
 
+@pytest.mark.parametrize("tool", ["sync", "get_room_state"])
+def test_rooms_and_topics_that_were_wiped_are_no_choice(
+    session: Session, environ: dict[str, str], workspace: str, tmp_path: Path, tool: str
+) -> None:
+    second = tmp_path / "second"
+    second.mkdir()
+    (second / "AGENTS.md").write_text("")
+    for folder in (workspace, str(second)):
+        call(session, "join_path", context_path=folder)
+    session.begin_call()
+    wipe(environ)
+
+    refused = call_tool(TOOLS[tool], session, {}, Call())
+
+    assert "has joined no" in refused.text
+    assert session.app.store.replacements
+
+
 def test_a_room_that_a_later_restore_brings_back_may_be_left_out_again(
     session: Session, environ: dict[str, str], workspace: str, tmp_path: Path
 ) -> None:

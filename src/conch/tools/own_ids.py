@@ -37,9 +37,9 @@ class OwnIds:
         self._turns = {}
         self._is_doubtful = True
 
-    def _present(self) -> list[Room]:
+    def _present(self, is_asked: bool = False) -> list[Room]:
         """The rooms that the store has. After a replacement it is asked until it has them all, or a room is joined."""
-        if self._is_doubtful:
+        if self._is_doubtful or is_asked:
             rooms, topics = [room.room_id for room in [*self._rooms.values()]], [*self._topics]
             self._lost = {*rooms, *topics} - self._find(rooms, topics)
             self._is_doubtful = bool(self._lost)
@@ -92,6 +92,8 @@ class OwnIds:
 
     def _room_id(self) -> str:
         rooms = self._present()
+        if len(rooms) > 1:  # no other query would notice that the store was replaced since
+            rooms = self._present(is_asked=True)
         if len(rooms) == 1:
             return rooms[0].room_id
         if not rooms:
@@ -101,9 +103,14 @@ class OwnIds:
         message = f"room_id is required, because this connection has joined several rooms: {names}."
         raise InvalidArgument(message, field="room_id")
 
+    def _present_topics(self, is_asked: bool = False) -> list[str]:
+        rooms, joined = self._present(is_asked), [each for each in [*self._topics] if each not in self._lost]
+        return list(dict.fromkeys([*(room.topic_id for room in rooms), *joined]))
+
     def _topic_id(self) -> str:
-        rooms, joined = self._present(), [each for each in [*self._topics] if each not in self._lost]
-        topics = list(dict.fromkeys([*(room.topic_id for room in rooms), *joined]))
+        topics = self._present_topics()
+        if len(topics) > 1:
+            topics = self._present_topics(is_asked=True)
         if len(topics) == 1:
             return topics[0]
         if not topics:
