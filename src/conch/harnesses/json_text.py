@@ -171,7 +171,7 @@ def is_empty(text: str, path: tuple[str | int, ...]) -> bool:
 
 
 def _find(node: _Node, key: str | int) -> _Part | None:
-    # The last one: that is the one that readers take if a key occurs twice.
+    # If a key occurs twice, programs use the last one.
     return next((part for part in reversed(node.parts) if part.key == key), None)
 
 

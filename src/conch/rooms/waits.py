@@ -18,7 +18,7 @@ _NOTED = 60 * SECOND  # a note that is younger need not be written again
 
 
 class WaitNote:
-    """A wait of one member. Nothing is written unless it really waits, and no failure here fails the wait.
+    """A wait of one member. It is noted only once the member really waits, and a failure to note it is ignored.
 
     It rings where people watch, because nothing else tells them that a member waits now, or no longer does.
     """

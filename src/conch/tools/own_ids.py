@@ -33,7 +33,7 @@ class OwnIds:
         self._turns: dict[str, Room] = {}
 
     def doubt_all(self) -> None:
-        """Forget the turns, because the store was replaced. The one that is there now may have the rooms and topics."""
+        """Forget the turns, because the store was replaced. The new one may have the same rooms and topics."""
         self._turns = {}
         self._is_doubtful = True
 

@@ -331,7 +331,7 @@ class Session:
         if question != last:
             mail = read_mail(self.app.store, *question[1:], seen=seen)
             if mail.others and not self.offers("sync"):
-                mail = mail._replace(others=0)  # such a client can do nothing about messages that are not to it
+                mail = mail._replace(others=0)  # without `sync`, it cannot read messages to others
             if question[0] is not None:
                 self._last_look = question, mail
         return mail

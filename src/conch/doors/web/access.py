@@ -242,7 +242,7 @@ class _Meter:
         self._limit: asyncio.Timeout | None = None  # while it waits
 
     def give_up(self) -> None:
-        """Wait for no more of the body."""
+        """Stop waiting for the rest of the body."""
         self._deadline = 0.0
         if self._limit is not None:
             self._limit.reschedule(self._deadline)

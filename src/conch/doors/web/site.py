@@ -109,7 +109,7 @@ def _always(reply: Response) -> Endpoint:
 def _stream(app: App, hub: Hub) -> Endpoint:
     async def stream(request: Request) -> Response:
         if hub.count() >= MOST_PAGES:
-            return refused("TOO_MANY_PAGES", f"{MOST_PAGES} pages are open, and no more can be.", 503, limit=MOST_PAGES)
+            return refused("TOO_MANY_PAGES", f"{MOST_PAGES} pages are open already. Close one.", 503, limit=MOST_PAGES)
         given = request.headers.get("last-event-id") or request.query_params.get("after")
         try:
             place = parse_place("after", given)

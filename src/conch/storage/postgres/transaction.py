@@ -240,7 +240,7 @@ class PostgresTransaction:
         if plan is None or self.begun is None or not (self.is_rehearsal or plan.can_rehearse(statement)):
             self.fly()
             return
-        if not plan.is_read(statement):  # what a change would answer is not known without it
+        if not plan.is_read(statement):  # only making a change shows what it answers
             raise Rehearsed
         waiting, self._waiting = self._waiting, []
         reads = [question for question in waiting if is_read(question.text)]

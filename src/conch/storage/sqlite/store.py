@@ -138,13 +138,13 @@ class SqliteStore:
             return looking.all(statement, **parameters)
 
     def aside(self, query: Callable[[], Query]) -> AbstractContextManager[Aside]:
-        """Asks nothing: here a query of its own costs no more."""
+        """Asks nothing: in a file, a separate query costs the same."""
         return nullcontext(lambda: None)
 
     def beforehand(
         self, statement: str, then: Callable[[list[Row]], None] = ignore_rows, **parameters: Any
     ) -> AbstractContextManager[None]:
-        """Changes nothing: here a transaction of its own costs no more."""
+        """Changes nothing: in a file, a separate transaction costs the same."""
         return nullcontext()
 
     def write_at_once(
