@@ -39,6 +39,12 @@ def test_replies_come_when_they_are_ready_whatever_the_order_of_the_requests(eit
     assert {reply["id"]: reply["result"]["structuredContent"]["text"] for reply in replies} == ids
 
 
+def test_requests_that_come_while_a_call_begins_or_ends_are_answered(client):
+    for number in range(500):
+        ids = {client.start_call("echo", text=str(number)), client.request("tools/list"), client.request("ping")}
+        assert {client.receive()["id"] for _ in ids} == ids
+
+
 def test_a_cancelled_call_is_never_answered(either):
     waiting = either.start_waiting_call()
 

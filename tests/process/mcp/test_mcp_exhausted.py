@@ -181,14 +181,14 @@ def test_a_request_that_does_not_fit_into_memory_is_refused_under_its_id(ada, li
 
 
 THREAD_THAT_NEVER_BEGINS = """
+import _thread
 import sys
-from conch.doors.mcp import workers
-from conch.main import main
 
 def start_new_thread(*_):
     {happens}
 
-workers.start_new_thread = start_new_thread
+_thread.start_new_thread = start_new_thread
+from conch.main import main
 sys.exit(main(["mcp"]))
 """
 

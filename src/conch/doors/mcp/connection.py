@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 
 from conch.doors.mcp.client import Client
+from conch.doors.mcp.deputy import Deputy
 from conch.doors.mcp.pending import Batch, PendingCall, PendingCalls
 from conch.doors.mcp.protocol import (
     INTERNAL_ERROR,
@@ -31,8 +32,8 @@ from conch.doors.mcp.protocol import (
 from conch.doors.mcp.resources import CAPABILITIES, Resources, Work
 from conch.doors.mcp.roots import Roots
 from conch.doors.mcp.stdio import Cut, Line, Wire
-from conch.doors.mcp.workers import FollowUps, Workers, run_quietly
-from conch.lean import NamedTuple
+from conch.doors.mcp.workers import FollowUps, Workers, attempt, run_quietly
+from conch.lean import Lock, NamedTuple
 from conch.tools.calling import call_tool
 from conch.tools.registry import Tool
 from conch.tools.replies import NOTHING_FOLLOWS, Object, Reply, Task
@@ -43,12 +44,17 @@ _Ask = Callable[[], str | None]
 MakeSession = Callable[[_Ask, _Ask], Session]
 """Makes the connection's session from `client_name` and `default_path`."""
 
+_WAITS = frozenset(("wait_seconds", "max_wait_ms"))  # arguments that let a call wait, unless they are 0
 _DRAIN_SECONDS = 0.6  # a harness kills a server that takes long to end
 _READ_SECONDS = 0.3  # for a client that has closed its end, to read its last replies
 _OUT_OF_MEMORY = "Internal error: there is not enough memory. Check what was changed, and try again later."
 _NO_MEMORY = Refusal(INTERNAL_ERROR, _OUT_OF_MEMORY)
 _NO_THREAD = Refusal(INTERNAL_ERROR, "Internal error: the system cannot start another thread. Try again later.")
 _MOST_ECHOED = 80  # characters of the client's own text that an error repeats
+
+
+def _nothing() -> None:
+    pass
 
 
 class ServerInfo(NamedTuple):
@@ -58,32 +64,71 @@ class ServerInfo(NamedTuple):
 
 
 class Connection:
-    """Serves one client. The thread that calls `serve` reads and gives quick answers; workers run the tool calls."""
+    """Serves one client. The thread that calls `serve` reads, gives quick answers, and runs one call at a time.
+
+    Workers run calls that wait for other agents, and those that come while a call runs. See `deputy.py`.
+    """
 
     def __init__(
-        self, tools: Mapping[str, Tool], make_session: MakeSession, info: ServerInfo, wire: Wire, prepare: Task
+        self,
+        tools: Mapping[str, Tool],
+        make_session: MakeSession,
+        info: ServerInfo,
+        wire: Wire,
+        prepare: Task,
+        leave: Task,
     ) -> None:
-        """`prepare` runs once, after the first reply."""
+        """`prepare` runs once, after the first reply. `leave` ends the process if `serve` cannot return."""
         self._tools = tools
+        self._waits = {name: _WAITS & tool.input_schema["properties"].keys() for name, tool in tools.items()}
         self._introduction: Object = {"capabilities": {"tools": {}, **CAPABILITIES}, "instructions": info.instructions}
         self._wire = wire
         self._prepare: Task | None = prepare
+        self._leave = leave
         self._client = Client({"name": info.name, "version": info.version})
         self._workers = Workers()
         self._follow_ups = FollowUps(self._workers)
         self._pending = PendingCalls(wire.outbox, self._follow_ups)
         self._roots = Roots(wire.outbox.send)
         self._session = make_session(lambda: self._client.name, self._roots.first_path)
+        self._deputy = Deputy(wire.watched, self._stand_in, wire.wake)
+        self._own_task: Task | None = None  # a call that the thread that reads will run
+        self._ending = Lock()
+        self._has_ended: bool | None = None
         self._resources = Resources(tools, self._session, self._client, wire.outbox, self._workers)
 
     def serve(self) -> bool:
         """Answer until the wire ends, then cancel the calls in flight. False if a call does not end in time."""
-        for line in self._wire.lines(self._rest):
+        self._read(self._rest)
+        return self._end()
+
+    def _read(self, rest: Callable[[], bool]) -> None:
+        for line in self._wire.lines(rest):
             self._insist(self._take, line)
+
+    def _stand_in(self) -> None:
+        """Read while the other thread that reads runs a call. If that call does not end, end the connection."""
+        self._read(self._rest_of_deputy)
+        self._cancel_calls()
+        if not self._deputy.is_relieved(_DRAIN_SECONDS):
+            self._end()
+            self._leave()
+
+    def _end(self) -> bool:
+        """Cancel the calls in flight. False if one does not end in time."""
+        with self._ending:
+            if self._has_ended is None:
+                self._has_ended = self._end_calls()
+            return self._has_ended
+
+    def _cancel_calls(self) -> None:
         self._workers.let_go()
         self._pending.cancel_all()
         self._resources.close()
         self._roots.close()
+
+    def _end_calls(self) -> bool:
+        self._cancel_calls()
         run_quietly(partial(self._workers.submit, self._session.close))
         self._wire.outbox.hurry()
         self._follow_ups.retry(at_once=True)
@@ -108,7 +153,23 @@ class Connection:
     def _rest(self) -> bool:
         """Called when no line is left. Returns whether to look again soon, even if no further line comes."""
         self._workers.let_go()
+        if self._own_task is not None:
+            self._deputy.cover(self._run_own_task)
+        return self._is_busy
+
+    def _rest_of_deputy(self) -> bool:
+        self._deputy.check()
+        self._workers.let_go()
+        return self._is_busy
+
+    @property
+    def _is_busy(self) -> bool:
         return self._pending.is_busy or self._follow_ups.is_busy
+
+    def _run_own_task(self) -> None:
+        task, self._own_task = self._own_task, None
+        while task is not None and not attempt(task) and self._wire.wait_for_memory():
+            pass
 
     def _take(self, line: Line) -> None:
         self._pending.take_back_unread()
@@ -134,6 +195,7 @@ class Connection:
     def _prepare_once(self, prepare: Task) -> None:
         """After the first reply, load what later calls and their errors need: when files run out, it is too late."""
         self._prepare = None
+        self._deputy.start()
         with suppress(RuntimeError, MemoryError):
             self._workers.submit(prepare)
 
@@ -246,13 +308,21 @@ class Connection:
         if arguments is not None and not isinstance(arguments, dict):
             raise Refusal(INVALID_PARAMS, "Invalid params: arguments must be an object.")
         self._session.note_sessions(meta_of(request.params))
-        self._start(request, batch, tool.name, partial(self._call, request.id, tool, arguments or {}))
+        arguments = arguments or {}
+        is_brief = all(arguments.get(name) == 0 for name in self._waits[tool.name])
+        self._start(request, batch, tool.name, partial(self._call, request.id, tool, arguments), is_brief)
 
-    def _start(self, request: Request, batch: Batch | None, name: str, work: Work) -> None:
-        """Let a worker do the work for a request. It can be cancelled, and it can report progress."""
+    def _start(self, request: Request, batch: Batch | None, name: str, work: Work, is_brief: bool = False) -> None:
+        """Do the work for a request. It can be cancelled, and it can report progress.
+
+        The thread that reads does it at its next rest if it `is_brief` and a deputy is free; otherwise a worker does.
+        """
         token = meta_of(request.params).get("progressToken")
         pending = self._pending.begin(request.id, batch, token if is_id(token) else None)
         pending.work = work
+        if is_brief and self._own_task is None and self._deputy.is_free:
+            self._own_task = partial(self._run, pending, request.id, name, self._deputy.dismiss)
+            return
         try:
             give_up = partial(self._give_up, pending, request.id, _NO_THREAD)
             self._workers.hold(partial(self._run, pending, request.id, name), give_up)
@@ -262,10 +332,12 @@ class Connection:
     def _give_up(self, pending: PendingCall, request_id: Id, refusal: Refusal) -> None:
         self._pending.finish(pending, error_reply(request_id, refusal))
 
-    def _run(self, pending: PendingCall, request_id: Id, name: str) -> None:
-        """Do the work on a worker and deliver its reply. Whatever fails, the client gets a reply.
+    def _run(self, pending: PendingCall, request_id: Id, name: str, is_done: Task = _nothing) -> None:
+        """Do the work and deliver its reply. Whatever fails, the client gets a reply.
 
-        If there is not even memory for an error, this raises MemoryError. The worker then calls it again later.
+        It calls `is_done` before it sends a reply that nothing follows, because sending does not wait.
+
+        If there is not even memory for an error, this raises MemoryError. It must then be called again later.
         """
         line, why = None, _NO_MEMORY
         try:
@@ -277,6 +349,8 @@ class Connection:
         except Exception as error:
             why = Refusal(INTERNAL_ERROR, f"Internal error: the result of {name} cannot be sent: {error}")
         if line is not None:
+            if pending.brought is NOTHING_FOLLOWS:
+                is_done()
             self._pending.finish(pending, line, pending.brought)
             return
         # The client gets an error instead, so undo what can be undone.

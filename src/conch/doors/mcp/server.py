@@ -70,19 +70,22 @@ def serve_stdio(app: App, tools: Mapping[str, Tool], wakes: bool = False) -> int
 
         keep_pruned(Retention(app.store, app.bell, app.settings))
     info = ServerInfo("conch", __version__, instructions_here(tools, app.settings.data_dir, _working_directory()))
+
+    def leave() -> None:
+        os._exit(INTERRUPTED if signal.SIGINT in signals else 0)
+
     make_session, prepare = partial(Session, app, "mcp", offered=tools), partial(_prepare, app)
     if wakes:
         from conch.doors.mcp.waker import Waker  # most servers wake nobody
 
         waker = Waker(app, make_session, prepare)
-        all_ended = Connection(tools, waker.make_session, info, wire, waker.start).serve()
+        all_ended = Connection(tools, waker.make_session, info, wire, waker.start, leave).serve()
         waker.stop()
     else:
-        all_ended = Connection(tools, make_session, info, wire, prepare).serve()
-    status = INTERRUPTED if signal.SIGINT in signals else 0
+        all_ended = Connection(tools, make_session, info, wire, prepare, leave).serve()
     if not all_ended:
-        os._exit(status)  # a call still runs, and must not see the interpreter shut down around it
-    return status
+        leave()  # a call still runs, and must not see the interpreter shut down around it
+    return INTERRUPTED if signal.SIGINT in signals else 0
 
 
 def _share_one_heap() -> None:

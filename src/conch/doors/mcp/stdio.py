@@ -169,11 +169,14 @@ def _ends(parts: list[bytes]) -> tuple[bytes, bytes]:
 
 
 class Wire:
-    """The two ends of one connection. One thread reads, and writes what had to wait; any thread sends."""
+    """The two ends of one connection. One thread at a time reads, and writes what had to wait; any thread sends."""
 
     def __init__(self, descriptors: tuple[int, int], stop: StopSign, most_bytes: int) -> None:
         self._input, self._output = descriptors
         self._stop = stop
+        self.watched = {self._input: select.POLLIN, stop.seen_by: select.POLLIN, self._output: 0}
+        """The descriptors that a call in progress must not keep waiting. All of them also report that they broke."""
+        self.wake = stop.wake
         self._splitter = LineSplitter(most_bytes)
         self._source = FileIO(self._input, closefd=False)
         self._buffer = bytearray(_CHUNK)  # made in advance, so that reading needs no memory
@@ -182,14 +185,15 @@ class Wire:
         self._poll = select.poll()
         self._poll.register(stop.seen_by, select.POLLIN)
         self._wanted: tuple[int, int] | None = None  # at first nothing is registered
+        self._has_ended = False
 
     def lines(self, rest: Callable[[], bool]) -> Iterator[Line]:
         """The client's lines, until it closes either end or the stop sign is raised.
 
         It calls `rest` before it waits for more. If that returns True, it waits at most two seconds, and then yields
-        an empty line.
+        an empty line. Another thread may go on with new `lines` while `rest` runs, or after it has raised an exception.
         """
-        while (readable := self._wait(rest)) is not None:
+        while not self._has_ended and (readable := self._wait(rest)) is not None:
             if not readable:
                 yield b""
                 continue
@@ -202,10 +206,9 @@ class Wire:
                 return
             if size is None:  # another process has read it
                 continue
+            self._has_ended = not size
             yield from self._split(size, rest)
-            if not size:
-                return
-            if size < _CHUNK:
+            if 0 < size < _CHUNK:
                 self._refill()  # not before: handling the lines may need the memory
 
     def _split(self, size: int, rest: Callable[[], bool]) -> Iterator[Line]:

@@ -157,21 +157,22 @@ class _Worker:
         if not self._workers.begins(self):
             return
         while True:
-            while not self._try():  # again when other calls have freed memory; meanwhile this one holds none
+            while not attempt(self._task):  # again when other calls have freed memory; meanwhile this one holds none
                 time.sleep(_MEMORY_SECONDS)
             if not self._workers.finished(self):
                 return
             self._given.acquire()
 
-    def _try(self) -> bool:
-        """Run the task. Returns False if there was not enough memory for it."""
-        try:
-            self._task()
-        except MemoryError:
-            return False
-        except Exception:
-            sys.excepthook(*sys.exc_info())  # a defect of ours goes to the log; other calls continue
-        return True
+
+def attempt(task: Task) -> bool:
+    """Run a task. Returns False if there was not enough memory for it."""
+    try:
+        task()
+    except MemoryError:
+        return False
+    except Exception:
+        sys.excepthook(*sys.exc_info())  # a defect of ours goes to the log; other calls continue
+    return True
 
 
 class _Postponed(NamedTuple):
