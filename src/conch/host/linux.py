@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
+from errno import EMFILE, ENFILE, ENOMEM
+
+LACKS = (EMFILE, ENFILE, ENOMEM)
+"""Errors that say nothing about a process, only that this one can open no file."""
 
 Facts = tuple[int, int, int, str, bool]
 """Start time, parent, terminal and name of a process, and whether it has ended.
@@ -116,5 +120,7 @@ def _first_line(path: str) -> str:
     try:
         with open(path, "rb", buffering=0) as file:
             return os.fsdecode(file.read(256).split(b"\n")[0].strip())
-    except OSError:
+    except OSError as problem:
+        if problem.errno in LACKS:
+            raise
         return ""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from errno import ENOMEM
 
+LACKS = (ENOMEM,)
 _system = ctypes.CDLL(None, use_errno=True)
 
 # From <sys/proc_info.h>, <sys/proc.h>, <sys/sysctl.h> and <sys/stat.h>.

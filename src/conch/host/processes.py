@@ -68,7 +68,8 @@ def look_up(pid: int) -> Process | None:
     """The process that has this pid now; None if it does not exist, has ended, or cannot be read."""
     try:
         return _identify(pid, system.facts(pid))
-    except OSError:
+    except OSError as problem:
+        _raise_lack(problem)
         return None
 
 
@@ -83,9 +84,9 @@ def check(process: Process | None) -> Life:
         return "gone" if process == ENDED else "unknown"
     if process.boot_id != boot_id():
         return "gone"
-    if process.pid == os.getppid() and process == _parent(process.pid):
-        return "alive"
     try:
+        if process.pid == os.getppid() and process == _parent(process.pid):
+            return "alive"
         started_at, _, _, _, ended = system.facts(process.pid)
     except OSError:
         return "gone" if _is_absent(process.pid) else "unknown"
@@ -132,8 +133,8 @@ def ancestors(pid: int | None = None) -> Iterator[Ancestor]:
                 return
             yield Ancestor(process, _program_name(parent), _arguments(parent))
             child = parent
-    except OSError:
-        return
+    except OSError as problem:
+        _raise_lack(problem)
 
 
 def starts_outside(pid: int) -> bool:
@@ -192,9 +193,16 @@ def controlling_tty() -> str | None:
     """The terminal of this process, such as `pts/3`, even if its streams are redirected; None without one."""
     try:
         _, _, terminal, _, _ = system.facts(os.getpid())
-    except OSError:
+    except OSError as problem:
+        _raise_lack(problem)
         return _tty_of_streams()
     return (system.tty_name(terminal) or _tty_of_streams()) if terminal else None
+
+
+def _raise_lack(problem: OSError) -> None:
+    """OSError if this process can open no file. It must not go on as if there were no such process."""
+    if problem.errno in system.LACKS:
+        raise problem
 
 
 def _is_absent(pid: int) -> bool:
@@ -215,7 +223,8 @@ def _program_name(pid: int) -> str:
     """The program's file name, or the process's own name if the file is unknown."""
     try:
         return os.path.basename(system.executable(pid))
-    except OSError:
+    except OSError as problem:
+        _raise_lack(problem)
         _, _, _, name, _ = system.facts(pid)
         return name
 
@@ -223,7 +232,8 @@ def _program_name(pid: int) -> str:
 def _arguments(pid: int) -> tuple[str, ...]:
     try:
         return system.arguments(pid)
-    except OSError:
+    except OSError as problem:
+        _raise_lack(problem)
         return ()
 
 

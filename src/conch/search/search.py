@@ -135,9 +135,10 @@ class Search:
         model = find_model(name)
         with self._lock:  # two threads must not load the same model
             if model.name not in self._meanings:
+                embedder = load_embedder(model)
                 from conch.search.meaning import Meaning
 
-                self._meanings[model.name] = Meaning(load_embedder(model))
+                self._meanings[model.name] = Meaning(embedder)
             return self._meanings[model.name]
 
     def _catch_up(self, ways: Sequence[_Way], topic_id: str | None, warnings: Warnings) -> None:

@@ -71,6 +71,26 @@ def test_without_a_free_descriptor_every_call_is_answered_however_long_it_lasts(
     until(lambda: all(now <= few + 8 for now, few in zip(threads_and_files(ada), before, strict=True)))
 
 
+def test_a_server_with_few_descriptors_stays_the_same_agent_in_the_same_room(start, tmp_path):
+    ada = start(["env", "-u", "CONCH_AGENT_ID", sys.executable, "-m", "conch", "mcp"], "not exported")
+    ada.initialize()
+    worktree = tmp_path / "worktree"
+    (worktree / "deep").mkdir(parents=True)
+    (worktree / "deep" / "AGENTS.md").write_text("")
+    (worktree / ".git").write_text("gitdir: /somewhere/else")
+    first = ada.call("join_path", context_path=str(worktree / "deep"))["structuredContent"]
+    hard = resource.prlimit(ada.process.pid, resource.RLIMIT_NOFILE)[1]
+    open_files = threads_and_files(ada)[1]
+    found = set()
+
+    for few in range(3, open_files + 8):
+        resource.prlimit(ada.process.pid, resource.RLIMIT_NOFILE, (few, hard))
+        joined = ada.call("join_path", context_path=str(worktree / "deep"))["structuredContent"]
+        found.add((joined["agent_id"], joined["room_id"]) if "agent_id" in joined else joined["error"])
+
+    assert found - {"DB_UNAVAILABLE", "resources_exhausted"} == {(first["agent_id"], first["room_id"])}
+
+
 def threads_and_files(client):
     """Of the server. It keeps a few idle threads and connections."""
     return tuple(len(os.listdir(f"/proc/{client.process.pid}/{kind}")) for kind in ("task", "fd"))
