@@ -157,7 +157,7 @@ def never_give_up_a_stale_reservation(patch: Patch) -> None:
 
 
 def lose_a_seq(patch: Patch) -> None:
-    _change_parameters(patch, "take_seqs", lambda given: given | {"count": given["count"] + 1})
+    _change_parameters(patch, "move_seqs", lambda given: given | {"count": given["count"] + 1})
 
 
 def move_the_cursor_past_the_end(patch: Patch) -> None:

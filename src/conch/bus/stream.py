@@ -123,7 +123,7 @@ def _take_seqs(tx: Transaction, topic_id: str, count: int, highest_seq: int | No
     """Take new numbers in one statement, so that the messages of a call are consecutive. Returns the first."""
     given = {"topic_id": topic_id, "count": count, "now": tx.now}
     if highest_seq is not None:
-        tx.run("take_seqs", **given)
+        tx.run("move_seqs", **given)
         return highest_seq + 1
     row = tx.one("take_seqs", **given)
     assert row is not None

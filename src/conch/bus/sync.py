@@ -218,7 +218,8 @@ class Messages:
     def _append(self, peer: Peer, outbox: list[Draft], ack_through: int | None) -> tuple[Peer, Standing, list[Sent]]:
         store = self._store_number
         with self._store.write(peer.topic_id) as tx:
-            expect_messages(tx, self._probable_id(peer), peer.topic_id, outbox)
+            if self._store.is_server:
+                expect_messages(tx, self._probable_id(peer), peer.topic_id, outbox)
             peer, standing = self._load_standing(tx, peer, store)
             if ack_through is not None:
                 check_seq("ack_through", ack_through, standing)
@@ -228,7 +229,8 @@ class Messages:
             last_seq = max(standing.last_seq, ack_through or 0)
             if last_seq != standing.last_seq or not standing.is_fresh:
                 self._touch(tx, peer, standing, last_seq)
-        return peer, standing._replace(last_seq=last_seq, is_fresh=True), sent
+                standing = standing._replace(last_seq=last_seq, is_fresh=True)
+        return peer, standing, sent
 
     def _post(self, peer: Peer, draft: Draft, wanted: _Wanted | None) -> Posted | None:
         """Send one message in one round trip, if possible."""

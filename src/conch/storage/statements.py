@@ -168,24 +168,26 @@ def expand_lists(statement: str, parameters: Parameters) -> tuple[str, Parameter
     The last item is repeated up to the next power of two. Drivers keep statements ready, and each length would be
     another statement.
     """
-    if list not in map(type, parameters.values()):  # every statement comes here, and few have a list
+    if " IN :" not in statement:  # every statement comes here, and few have a list
         return statement, parameters
-    flat: Parameters = {}
-    lengths = []
+    flat, lengths = parameters.copy(), []
     for name, value in parameters.items():
-        if isinstance(value, list):
-            items = _padded(value)
+        if type(value) is list:
+            items = _padded(flat.pop(name))
             lengths.append((name, len(items)))
-            flat.update((f"{name}_{index}", item) for index, item in enumerate(items))
-        else:
-            flat[name] = value
+            flat.update(zip(_places(name, len(items)), items, strict=True))
     return _expanded(statement, tuple(lengths)), flat
+
+
+@lru_cache(maxsize=128)
+def _places(name: str, length: int) -> tuple[str, ...]:
+    return tuple(f"{name}_{index}" for index in range(length))
 
 
 @lru_cache(maxsize=128)
 def _expanded(statement: str, lengths: tuple[tuple[str, int], ...]) -> str:
     for name, length in lengths:
-        places = ", ".join(f":{name}_{index}" for index in range(length))
+        places = ", ".join(f":{place}" for place in _places(name, length))
         statement = statement.replace(f":{name}", f"({places})")
     return statement
 

@@ -5,6 +5,10 @@
 UPDATE topic_seq SET next_seq = next_seq + :count, updated_at = :now WHERE topic_id = :topic_id
 RETURNING next_seq;
 
+-- name: move_seqs
+-- The same for a caller that knows the number already.
+UPDATE topic_seq SET next_seq = next_seq + :count, updated_at = :now WHERE topic_id = :topic_id;
+
 -- name: insert_message
 INSERT INTO messages
   (message_id, topic_id, seq, sender_id, message_type, reply_to, content_markdown, metadata_json, client_message_id,
