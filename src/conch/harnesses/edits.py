@@ -166,7 +166,7 @@ def _look_up(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def _prune(text: str, path: tuple[str, ...], original: str) -> str:
-    """Remove containers that are empty now and were not there before conch came."""
+    """Remove containers that are empty now and that conch itself had added."""
     before = json_text.read_value(_object(original))
     while path and _look_up(before, path) is None and json_text.is_empty(text, path):
         text, path = json_text.remove(text, path), path[:-1]

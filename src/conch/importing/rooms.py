@@ -341,7 +341,7 @@ class _Writer:
 
 
 def _fit_handoff(text: object) -> Handoff:
-    """The handoff of an event. What is not a handoff of ours becomes the status of one."""
+    """The handoff of an event. If it is in another form, all of it becomes the status of a new handoff."""
     found = to_object(text) or {"imported": ""}
     try:
         check_handoff(found)

@@ -31,7 +31,7 @@ class _Column(NamedTuple):
 
 
 _RECORD = ("to", "redacted_by", "redacted_at")  # names and a time, in the metadata of a message
-# What conch itself reads stays as it is, so that every row stays valid: numbers, names and words of ours.
+# What conch itself reads (numbers, names and its own words) stays as it is, so that every row stays valid.
 _PLAIN = (
     *("repeats_in_messages", "repeats_in_reasons", "repeats_in_topics", "repeats_in_questions"),
     "repeats_in_roles",

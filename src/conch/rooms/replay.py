@@ -56,7 +56,7 @@ def start_replay(tx: Transaction, room: Room) -> tuple[int, Replay]:
 
 
 def save_checkpoint(tx: Transaction, replay: Replay) -> None:
-    """Keep what the events up to the last one of a replay had led to, before they are deleted."""
+    """Save what the events of a replay led to, before these events are deleted."""
     room = replay.room
     kept = {"room": {field: getattr(room, field) for field in REPLAYED}, "members": replay.members}
     event_seq = room.last_event_seq

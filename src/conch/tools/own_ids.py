@@ -77,7 +77,7 @@ class OwnIds:
         return True
 
     def complete(self, properties: Object, given: Object) -> Object:
-        """The arguments with the ids that were left out. InvalidArgument names the one that is not clear."""
+        """The arguments with the ids that were left out. InvalidArgument names an id that is not clear."""
         completed = dict(given)
         if "room_id" in properties and "room_id" not in given:
             completed["room_id"] = self._room_id()

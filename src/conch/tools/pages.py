@@ -203,7 +203,7 @@ class Budget:
 
 
 def _line_of(name: str) -> Callable[[Any], str]:
-    """The line before the facts of an object in the list of this name. Other items of a list need none."""
+    """The line before the facts of each object in a list. Items that are not objects need none."""
     return lambda item: f"- {name}:" if isinstance(item, dict) else ""
 
 
@@ -219,7 +219,8 @@ def _size_of_json(spelled: str) -> int:
 
 
 def _size_of_text(text: str) -> int:
-    """The same for a text, without making the JSON: two quotes, a comma, and one byte more for each sign in pairs."""
+    """The same for a text, without making the JSON: two quotes, a comma, and one more byte for each character that
+    takes two."""
     spelled = text.encode(errors="surrogatepass")
     escaped = spelled.translate(None, _UNESCAPED)
     longer = escaped.translate(None, _IN_PAIRS)  # the control characters without a letter of their own: \u001b

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from conch.ids import digest
 
-HELD_BACK = "Before you stop:"  # how the text of a hook that keeps an agent from stopping begins
+HELD_BACK = "Before you stop:"  # the first words of a hook that keeps an agent from stopping
 _FOLDER = "wake"
 
 

@@ -165,7 +165,7 @@ def _bring_stick(reasons: list[Reason]) -> bool:
 
 
 def _describe(wake: _Wake, reasons: list[Reason]) -> str:
-    """The prompt that wakes an agent. Of what other agents wrote, it has only their names."""
+    """The prompt that wakes an agent. It contains the names of other agents, but nothing that they wrote."""
     lines = [f"conch ({wake.wake_id}): you have stopped, and something waits for you."]
     for what, text in (
         ("stick", "- The stick is reserved for you. Call `join_path`, then `wait_for_turn`, which brings the handoff."),

@@ -272,7 +272,7 @@ def _stacked(line: _Line, width: int) -> list[str]:
 
 
 def _hanging(start: str, text: str, width: int | None, colour: str = "") -> list[str]:
-    """A text after its start. If it is too long for the width, it goes on below itself."""
+    """A text after its start. If it is too long for the width, the rest goes below, with the same indent."""
     indent = columns(start)
     first, *others = wrapped(text, None if width is None else max(1, width - indent))
     return [terminal.mark(start, colour) + first, *(" " * indent + part for part in others)]

@@ -12,4 +12,4 @@ else:
 __all__ = ["DRIVER_ERRORS", "sqlite3"]
 
 DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What the driver raises. It cannot spell the error about a damaged schema that is not UTF-8."""
+"""What the driver raises. It raises UnicodeDecodeError if the text of a damaged schema is not UTF-8."""

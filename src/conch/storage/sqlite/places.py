@@ -183,7 +183,7 @@ class OpenFiles:
 
 
 def is_past(changed_at: int) -> bool:
-    """Whether another change would move the time of a file on. One right after the last change might not."""
+    """Whether another change would give the file a later time. One right after the last change might not."""
     is_fine = changed_at % 1_000 != 0  # so the filesystem keeps nanoseconds, and only the kernel's clock is coarse
     return time.time_ns() - changed_at > (_FINE_QUIET_NS if is_fine else _QUIET_NS)
 

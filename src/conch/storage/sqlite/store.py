@@ -154,7 +154,7 @@ class SqliteStore:
         rings: Sequence[str] = (),
         afterwards: Sequence[Query] = (),
     ) -> list[list[Row]] | None:
-        """Changes nothing: here a read before a change costs little."""
+        """Changes nothing: in a file, it costs little to read before a change."""
         return None
 
     @contextmanager
