@@ -1038,6 +1038,37 @@ def test_an_agent_that_asks_again_gets_the_same_answer_and_the_work(
     assert verify_store(app.store).problems == []
 
 
+@pytest.mark.parametrize("name", ["amber-otter", "lost:9", "lost·amber-otter"])
+@pytest.mark.parametrize("arrives", [True, False])
+def test_an_agent_can_ask_again_by_every_name_that_it_may_have_used_first(
+    bob: Any, lost: Any, workspace: str, name: str, arrives: bool
+) -> None:
+    write(workspace, "src/parser.py")
+    die(lost)
+    first = bob.call("agent_adopt", name=name, scope="src", arrives=arrives).data
+
+    again = bob.data("agent_adopt", name=name, scope="src")
+
+    assert (again["name"], again["event"]) == ("amber-otter", first["event"])
+
+
+def test_an_identity_that_came_back_and_died_again_is_resumed_anew(
+    enter: Any, bob: Any, lost: Any, child: Callable[[], Any], workspace: str, clock: Any
+) -> None:
+    write(workspace, "src/parser.py")
+    die(lost)
+    first = bob.data("agent_adopt", name="lost:9", scope="src")
+    clock.advance(minutes=1)
+    process = child()
+    enter("lost:9", process.process).reserve("docs")
+    write(workspace, "docs/plan.md")
+    process.kill()
+
+    again = bob.data("agent_adopt", name="lost:9", scope="docs")
+
+    assert again["event"] != first["event"]
+
+
 def test_what_the_agent_has_used_since_is_not_given_back(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
     pass_stick_to(ada, lost)
     write(workspace, "src/parser.py")

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 
-from conch.agents.records import LOCK, Caller, label
+from conch.agents.records import LOCK, Caller, label, read_label
 from conch.bells.base import seat_channel
 from conch.bus.peers import present_name_in_room
 from conch.calls import Call, Latest, Telling
@@ -98,10 +98,9 @@ class Adoption:
         # Refuse what can be refused before git and bd are run; the transaction below checks again.
         with self._rooms.look(None, room_id) as (tx, snapshot):
             admit(tx, snapshot, caller)
-            prior = _find(tx, snapshot, name)
-            is_again = prior["agent_id"] == caller.agent_id and _find_resumed(tx, room_id, caller.agent_id) is not None
+            is_again = _is_resumed(tx, snapshot, name, caller)
             if not is_again:
-                _require_gone(snapshot, caller, prior)
+                _require_gone(snapshot, caller, _find(tx, snapshot, name))
         reply = (call or Call()).reply
         if is_again:
             return self._rooms.briefly(partial(self._adopt_again, caller, room_id, name, reply))
@@ -129,8 +128,7 @@ class Adoption:
             resumed, own = _find_resumed(tx, room_id, caller.agent_id), load_itself(tx, snapshot, caller)
             if resumed is None:  # the store was replaced meanwhile
                 raise no_agent(name, [])
-            prior_id, event_id = resumed
-            event = load_event(tx, event_id)
+            prior_id, event = resumed.prior_id, load_event(tx, resumed.event_id)
             moved = self._move_work(tx, snapshot, prior_id, caller, reply, event.created_at)
             evidence = Evidence(event.payload["resume_reason"], event.payload["evidence"], event.bead_id)
             return Adopted(own, event, evidence, prior_id if snapshot.room.owner == prior_id else None, moved)
@@ -247,11 +245,31 @@ def _load_reservations(tx: Transaction, snapshot: Snapshot, agent_id: str) -> li
     return [to_reservation(row, snapshot) for row in rows]
 
 
-def _find_resumed(tx: Transaction, room_id: str, agent_id: str) -> tuple[str, str] | None:
-    """The agent that this one resumed last, and the record of that."""
+class _Resumed(NamedTuple):
+    """The agent that another one has resumed, and the record of that."""
+
+    prior_id: str
+    event_id: str
+    at: int
+
+
+def _is_resumed(tx: Transaction, snapshot: Snapshot, text: str, caller: Caller) -> bool:
+    """Whether this names the identity that the caller resumed last, now or before it was resumed."""
+    resumed, typed = _find_resumed(tx, snapshot.room.room_id, caller.agent_id), read_label(text)
+    if resumed is None:
+        return False
+    if typed and typed.fits(resumed.prior_id) and typed.name == snapshot.member(caller.agent_id).name:
+        return True
+    agent = _find(tx, snapshot, text)
+    has_come_back = agent["last_seen_at"] > resumed.at
+    return agent["agent_id"] == caller.agent_id or (agent["agent_id"] == resumed.prior_id and not has_come_back)
+
+
+def _find_resumed(tx: Transaction, room_id: str, agent_id: str) -> _Resumed | None:
+    """What an agent resumed last."""
     rows = [row for row in tx.all("resumptions", room_id=room_id) if row["agent_id"] == agent_id]
     prior_id = json.loads(rows[-1]["details_json"] or "{}").get("prior_agent_id") if rows else None
-    return None if prior_id is None else (prior_id, rows[-1]["subject_id"])
+    return None if prior_id is None else _Resumed(prior_id, rows[-1]["subject_id"], rows[-1]["created_at"])
 
 
 def _find(tx: Transaction, snapshot: Snapshot, name: str) -> Row:

@@ -70,7 +70,8 @@ WHERE room_id = :room_id AND event_type IN ('claim', 'takeover') AND event_seq >
 ), 0);
 
 -- name: resumptions
-SELECT agent_id, subject_id, details_json FROM room_activity WHERE room_id = :room_id AND kind = 'RESUME' ORDER BY number;
+SELECT agent_id, subject_id, details_json, created_at FROM room_activity
+WHERE room_id = :room_id AND kind = 'RESUME' ORDER BY number;
 
 -- name: insert_reservation
 INSERT INTO reservations
