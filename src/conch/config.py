@@ -236,7 +236,8 @@ class Settings(NamedTuple):
             raise InvalidSetting(f"{variable} {problem}.", setting=variable) from None
         policy = policy.merged(chosen)
         plain = {s.name: given.get(s.name, s.default) for s in SETTINGS if s not in POLICY_SETTINGS}
-        plain["data_dir"] = plain["data_dir"] or default_data_dir(environ, sys.platform)
+        chosen_dir: str = plain["data_dir"]  # a `~` in quotes reaches us as it is
+        plain["data_dir"] = os.path.expanduser(chosen_dir) or default_data_dir(environ, sys.platform)
         return cls(**plain, policy=policy)
 
 

@@ -478,6 +478,22 @@ def test_uninstall_without_a_name_takes_back_what_was_written_for_a_harness_that
 
 
 @pytest.mark.parametrize("command", ["install", "uninstall"])
+def test_no_settings_are_changed_by_records_that_other_users_can_write(
+    home: Path, environ: dict[str, str], conch: Callable[..., Any], command: str
+) -> None:
+    environ |= {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    conch("one", "install", "codex")
+    records = Path(environ["CONCH_DATA_DIR"]) / "installed"
+    records.chmod(0o777)
+    before = read_all(home)
+
+    refused = conch("one", command, "codex", "cursor")["error"]
+
+    assert refused["message"].startswith(f"Other users can change {records}. conch did not use it.")
+    assert read_all(home) == before
+
+
+@pytest.mark.parametrize("command", ["install", "uninstall"])
 def test_a_data_directory_that_cannot_be_written_is_reported_for_every_harness(
     home: Path, environ: dict[str, str], conch: Callable[..., Any], command: str
 ) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from conch.app import open_app
-from conch.errors import StoreUnavailable
+from conch.errors import InvalidSetting, StoreUnavailable
+from conch.host.ownership import require_own_folder
 
 ANOTHER = 12_345
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
@@ -115,3 +116,23 @@ def test_a_store_below_a_shared_folder_with_the_sticky_bit_is_fine(data: Path) -
     with app.store.read():
         pass
     app.close()
+
+
+@pytest.mark.parametrize("name", ["", "..", "installed"])
+def test_a_data_directory_that_other_users_can_change_is_refused_without_its_store(data: Path, name: str) -> None:
+    (data / "installed").mkdir(mode=0o700)
+    require_own_folder(str(data), "installed")
+    (data / name).resolve().chmod(0o777)
+
+    with pytest.raises(InvalidSetting, match=r"(Other users|Every user) can change") as refused:
+        require_own_folder(str(data), "installed")
+
+    assert str((data / name).resolve()) in refused.value.message
+
+
+@only_root
+def test_a_data_directory_of_another_user_is_refused_without_its_store(data: Path) -> None:
+    os.chown(data, ANOTHER, ANOTHER)
+
+    with pytest.raises(InvalidSetting, match=f"{ANOTHER}"):
+        require_own_folder(str(data))

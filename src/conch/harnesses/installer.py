@@ -22,6 +22,8 @@ from conch.lean import Literal, NamedTuple
 
 _MOST_LINKS = 40
 _LOCK_FILE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
+RECORDS = ("installed", "installed.lock")
+"""What it keeps in the data directory."""
 _LARGEST = 64 * 1024 * 1024
 
 _Outcome = Literal["written", "unchanged", "kept", "restored", "deleted", "refused"]
@@ -66,7 +68,7 @@ class Installer:
         """If `is_dry`, everything is worked out and nothing is written."""
         self._place = place
         self._is_dry = is_dry
-        self.records = os.path.join(place.data_dir, "installed")
+        self.records = os.path.join(place.data_dir, RECORDS[0])
 
     def install(self, harness: Harness) -> list[Result]:
         """Make the changes of one harness: all of them, or none if one of its files cannot be changed safely."""

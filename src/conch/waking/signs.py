@@ -21,7 +21,7 @@ def ask_for_signs(data_dir: str) -> None:
 
 
 def _root(data_dir: str) -> str:
-    return os.path.join(os.path.expanduser(data_dir), _FOLDER)
+    return os.path.join(data_dir, _FOLDER)
 
 
 class Signs:

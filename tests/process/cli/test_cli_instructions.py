@@ -167,6 +167,24 @@ def test_a_file_that_cannot_be_replaced_leaves_no_draft_beside_it(conch: Any) ->
     assert list(place.parent.iterdir()) == [place]
 
 
+def test_an_agreement_that_no_agent_would_read_is_refused(conch: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o777)
+
+    refused = conch("instructions", "edit", "Hi.", "--user", "--json", CONCH_DATA_DIR=str(folder))
+
+    assert refused.error["message"].startswith(f"Other users can change the folder {folder}.")
+    assert list(folder.iterdir()) == []
+
+
+def test_the_home_directory_may_be_a_tilde(conch: Any) -> None:
+    written = conch("instructions", "edit", "Hi.", "--user", "--json", CONCH_DATA_DIR="~/mine").data
+
+    assert written["path"] == f"{conch.env['HOME']}/mine/instructions.md"
+    assert Path(written["path"]).read_text() == "Hi.\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only the administrator can give files away")
 @pytest.mark.parametrize("place", ["the file", "the folder"])
 def test_nobody_else_can_write_the_users_agreement(conch: Any, tmp_path: Path, place: str) -> None:

@@ -143,7 +143,7 @@ def _durability(context: Context) -> list[_Finding]:
 
 
 def _permissions(context: Context) -> list[_Finding]:
-    folder = os.path.abspath(os.path.expanduser(context.app.settings.data_dir))
+    folder = os.path.abspath(context.app.settings.data_dir)
     if not os.path.isdir(folder):
         return [_Finding("permissions", "ok", f"{folder} does not exist, and is not needed")]
     mode = stat.S_IMODE(os.stat(folder).st_mode)

@@ -92,7 +92,7 @@ class _LeaseLock:
 
     def __init__(self, app: App, lease_id: str) -> None:
         store = app.store.describe()
-        folder = os.path.dirname(store) if os.path.isabs(store) else os.path.expanduser(app.settings.data_dir)
+        folder = os.path.dirname(store) if os.path.isabs(store) else app.settings.data_dir
         self._path = os.path.join(os.path.abspath(folder), "guardians")
         self._place = int(digest(lease_id)[:15], 16)  # a file can be locked far beyond its end
 

@@ -10,9 +10,10 @@ from conch.doors.cli.output import Report, failure
 from conch.errors import InvalidArgument
 from conch.harnesses.base import Harness, Place
 from conch.harnesses.catalogue import HARNESSES
-from conch.harnesses.installer import Installer, Result, is_there, is_written
+from conch.harnesses.installer import RECORDS, Installer, Result, is_there, is_written
 from conch.harnesses.texts import PARAGRAPH, skill_text
 from conch.host import programs
+from conch.host.ownership import require_own_folder
 from conch.host.workspaces import canonicalize, workspace_here, workspace_root
 from conch.lean import Any
 
@@ -38,6 +39,7 @@ def _run(options: Any, action: str) -> Report:
     project = workspace_root(canonicalize(".")) if options.project else None
     place = here(project, wants_instructions=action == "uninstall" or options.instructions)
     wants_wake = action == "install" and options.wake
+    require_own_folder(place.data_dir, *RECORDS)  # what they say about a file is written into it by `uninstall`
     done = {}
     for harness in _choose(options, place, action):
         chosen = place._replace(wakes=wants_wake or wakes(harness, place))
@@ -72,7 +74,7 @@ def here(project: str | None, wants_instructions: bool = False) -> Place:
         project=project,
         environ=os.environ,
         program=find_program(is_shared=project is not None),
-        data_dir=os.path.abspath(os.path.expanduser(Settings.load(os.environ).data_dir)),
+        data_dir=os.path.abspath(Settings.load(os.environ).data_dir),
         skill=skill_text(),
         instructions=PARAGRAPH if wants_instructions else "",
     )

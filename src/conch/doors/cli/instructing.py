@@ -13,6 +13,7 @@ from conch.doors.cli.messages import read_text
 from conch.doors.cli.output import Report
 from conch.errors import DecisionNeeded, InvalidArgument
 from conch.host.agreements import Agreement, check_text, project_path, read_agreement, user_path, write_agreement
+from conch.host.ownership import require_own_folder
 from conch.host.workspaces import canonicalize, workspace_here, workspace_root
 from conch.lean import Any
 from conch.tools.catalogue import TOOLS
@@ -33,6 +34,8 @@ def show(options: Any) -> Report:
 
 
 def edit(options: Any) -> Report:
+    if options.user:
+        require_own_folder(Settings.load(os.environ).data_dir)  # otherwise no agent would read it
     agreement = _user() if options.user else _project(options)
     with _given(agreement, options.text) as given:
         exists = write_agreement(agreement._replace(text=given), within=None if options.user else _root(options))

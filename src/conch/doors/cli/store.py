@@ -248,7 +248,7 @@ def _back_up(context: Context) -> str:
     store, settings = context.app.store, context.app.settings
     if not is_server(settings.store):
         return store.backup(None)
-    folder = os.path.abspath(os.path.expanduser(settings.data_dir))
+    folder = os.path.abspath(settings.data_dir)
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     kept = open_named("store", os.path.join(folder, f"wiped-{moment}-{os.getpid()}.backup"))
     try:

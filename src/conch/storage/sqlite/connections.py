@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from conch.errors import StoreBusy, StoreError, StoreInterrupted, StoreUnavailable
+from conch.host.ownership import require_own_place
 from conch.lean import Lock
 from conch.storage.replacement import Replacements
 from conch.storage.sqlite import DRIVER_ERRORS, sqlite3
@@ -20,7 +21,6 @@ from conch.storage.sqlite.files import make_file, make_folder, make_private, not
 from conch.storage.sqlite.headers import is_used_elsewhere
 from conch.storage.sqlite.lending import FilesTaken, Generation, Hidden, Lent
 from conch.storage.sqlite.logs import Log
-from conch.storage.sqlite.ownership import require_own_place
 from conch.storage.sqlite.places import Files, OpenFiles, Users, read_record, survey
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import require_own_file

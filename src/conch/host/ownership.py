@@ -1,6 +1,7 @@
-"""Refuses a place for the store that another user could change, before anything there is read, made or changed.
+"""Refuses a place for the store, or a data directory, that another user could change.
 
-A user who can replace the store, or a folder or link on the way to it, can make an agent believe anything.
+A user who can replace the store, or a folder or link on the way to it, can make an agent believe anything. So it is
+refused before anything there is read, made or changed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from conch.errors import StoreUnavailable
+from conch.errors import InvalidSetting, StoreUnavailable
 
 _OTHERS_WRITE = stat.S_IWOTH
 _GROUP_OR_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -17,6 +18,10 @@ _BESIDE = ("", "-wal", "-shm", ".queue", ".users")
 _IN_FOLDER = ("bells", "guardians")
 _UNMAPPED = 65_534  # in a sandbox, the owner of each file whose real owner it does not know, such as root
 _MOST_LINKS = 40  # as many as Linux follows
+_HAS_OWNERS = hasattr(os, "geteuid")  # Windows keeps a user's folders from other users
+
+_Problem = tuple[str, str]
+"""What is wrong, and how to mend it."""
 
 
 def require_own_place(given: str, path: str, named: str) -> None:
@@ -24,31 +29,52 @@ def require_own_place(given: str, path: str, named: str) -> None:
 
     `given` is the path before links were followed, and `named` the setting or option that gave it.
     """
-    if not hasattr(os, "geteuid"):  # Windows keeps a user's folders from other users
-        return
-    problem = next(_problems(given, path), None)
+    problem = next(_store_problems(given, path), None) if _HAS_OWNERS else None
     if problem is not None:
-        what, remedy = problem
-        message = f"{what} conch did not use it. {remedy}, or choose another place with {named}."
-        raise StoreUnavailable(message, path=path)
+        raise StoreUnavailable(_spell(problem, named), path=path)
 
 
-def _problems(given: str, path: str) -> Iterator[tuple[str, str]]:
-    """What is wrong, and how to mend it."""
-    user, folder, links = os.geteuid(), os.path.dirname(path), list(_links(given))
-    for link, facts in links:
-        if facts.st_uid not in (user, 0):
-            yield f"{link} is a link that {_name(facts.st_uid)} made.", "Remove the link"
-    yield from _folder_problems(folder, user)
-    for above in dict.fromkeys(each for below in (folder, *(link for link, _ in links)) for each in _above(below)):
-        yield from _problems_above(above, path, user)
+def require_own_folder(folder: str, *names: str) -> None:
+    """InvalidSetting unless only this user and the administrator can change the data directory, and these in it."""
+    real, setting = os.path.realpath(folder), "CONCH_DATA_DIR"
+    problem = next(_folder_and_file_problems(folder, real, names), None) if _HAS_OWNERS else None
+    if problem is not None:
+        raise InvalidSetting(_spell(problem, setting), setting=setting, path=real)
+
+
+def _spell(problem: _Problem, named: str) -> str:
+    what, remedy = problem
+    return f"{what} conch did not use it. {remedy}, or choose another place with {named}."
+
+
+def _store_problems(given: str, path: str) -> Iterator[_Problem]:
+    user, folder = os.geteuid(), os.path.dirname(path)
+    yield from _problems_on_the_way(given, folder, path, user)
     if not stat.S_ISREG(_mode(path) or stat.S_IFREG):  # a folder or a device
         yield f"{path} is not a regular file.", "Name a file"
     for each in [*(path + suffix for suffix in _BESIDE), *(os.path.join(folder, name) for name in _IN_FOLDER)]:
         yield from _file_problems(each, user)
 
 
-def _problems_above(folder: str, path: str, user: int) -> Iterator[tuple[str, str]]:
+def _folder_and_file_problems(given: str, folder: str, names: tuple[str, ...]) -> Iterator[_Problem]:
+    user = os.geteuid()
+    yield from _problems_on_the_way(given, folder, folder, user)
+    for name in names:
+        yield from _file_problems(os.path.join(folder, name), user)
+
+
+def _problems_on_the_way(given: str, folder: str, path: str, user: int) -> Iterator[_Problem]:
+    """The problems of the folder, of those above it, and of the links that lead there."""
+    links = list(_links(given))
+    for link, facts in links:
+        if facts.st_uid not in (user, 0):
+            yield f"{link} is a link that {_name(facts.st_uid)} made.", "Remove the link"
+    yield from _folder_problems(folder, user)
+    for above in dict.fromkeys(each for below in (folder, *(link for link, _ in links)) for each in _above(below)):
+        yield from _problems_above(above, path, user)
+
+
+def _problems_above(folder: str, path: str, user: int) -> Iterator[_Problem]:
     """What lets another user replace a folder or a link in this folder."""
     facts = _facts(folder)
     if facts is None:
@@ -59,7 +85,7 @@ def _problems_above(folder: str, path: str, user: int) -> Iterator[tuple[str, st
         yield f"Every user can change {folder}, so {path} is not safe there.", f"Run `chmod o-w {folder}`"
 
 
-def _folder_problems(folder: str, user: int) -> Iterator[tuple[str, str]]:
+def _folder_problems(folder: str, user: int) -> Iterator[_Problem]:
     facts = _facts(folder)
     if facts is None:
         return
@@ -70,7 +96,7 @@ def _folder_problems(folder: str, user: int) -> Iterator[tuple[str, str]]:
         yield f"Other users can change the folder {folder}.", f"Run `chmod go-w {folder}`"
 
 
-def _file_problems(path: str, user: int) -> Iterator[tuple[str, str]]:
+def _file_problems(path: str, user: int) -> Iterator[_Problem]:
     facts = _facts(path)
     if facts is None:
         return
