@@ -219,8 +219,7 @@ def _size_of_json(spelled: str) -> int:
 
 
 def _size_of_text(text: str) -> int:
-    """The same for a text, without making the JSON: two quotes, a comma, and one more byte for each character that
-    takes two."""
+    """The same for a text, without making the JSON: with two quotes, a comma, and the backslashes."""
     spelled = text.encode(errors="surrogatepass")
     escaped = spelled.translate(None, _UNESCAPED)
     longer = escaped.translate(None, _IN_PAIRS)  # the control characters without a letter of their own: \u001b
