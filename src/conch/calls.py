@@ -143,8 +143,8 @@ class Telling:
     It is taken back if all of these replies are lost. It is also taken back if one of them stays unread and no other
     was read: otherwise a client that reads nothing could keep it by asking again and again.
 
-    Asking for it again does not show that the agent knows of it, and neither does a heartbeat that leaves the lease_id
-    out. The reply is then another one that tells of it. A call with the lease_id shows it, and any other new end does.
+    Asking again, or a heartbeat without the lease_id, does not show that the agent knows of it: the reply only tells of
+    it once more. A call with the lease_id shows it. So does a new end that none of these replies brought.
     """
 
     def __init__(self, reply: object, until: int | None) -> None:

@@ -11,7 +11,7 @@ import sys
 from errno import EMFILE, ENFILE, ENOMEM
 
 LACKS = (EMFILE, ENFILE, ENOMEM)
-"""Errors that say nothing about a process, only that this one can open no file."""
+"""Errors that say nothing about the process that is looked up: this one can open no more files."""
 
 Facts = tuple[int, int, int, str, bool]
 """Start time, parent, terminal and name of a process, and whether it has ended.

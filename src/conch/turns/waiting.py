@@ -325,7 +325,7 @@ class Claims:
     def heartbeat(
         self, caller: Caller, room_id: str, lease_id: str, turn_id: int, call: Call
     ) -> tuple[Room, Claim | None]:
-        """Extend a lease that the caller has left out, which does not show that it knows of its turn.
+        """Extend a lease that the caller did not name. So the call does not show that the caller knows of its turn.
 
         Returns the claim that the lease is from, if this process made it.
         """

@@ -32,7 +32,7 @@ class Deputy:
         self._doorbell: Any = None  # an epoll object; what it watches is `_wire`, another one
         self._wire: Any = None
         self.is_free = False
-        """It sleeps, and can replace the reader."""
+        """Whether the deputy sleeps, so that it can replace the reader."""
         self._is_away = False  # the reader
         self._returned = Lock()
         self._returned.acquire()  # so that the next `acquire` waits until the deputy has stopped reading

@@ -163,7 +163,7 @@ class McpDoor:
             await self._settle(caller)
 
     async def _watch(self, caller: Caller, delivery: Delivery) -> None:
-        """Learn whether its client reads a reply. If it reads nothing of it in time, take back what it brought.
+        """Find out whether the client reads its reply. If it reads none of it in time, take back what that brought.
 
         The client may have sent further requests on the same connection without reading any reply.
         """

@@ -64,7 +64,7 @@ WHERE e.handoff_event_seq IS NULL AND (
   OR e.caused_by <> t.agent_id
 );
 
--- Only an adoption gives another notice to another agent, the heir.
+-- A notice that is not about a handoff keeps its recipient, unless an adoption gives it to the heir.
 
 -- check: protocol_events recipient
 -- Notice {event_id} of room {room_id} is to {to_agent_id}, but room_activity says that it was sent to another agent.
