@@ -285,6 +285,18 @@ def test_a_file_deleted_under_a_listener_is_made_again_for_the_next(
         assert deaf.wait(SOON) is True
 
 
+def test_a_pipe_in_place_of_a_file_makes_nobody_wait_and_rings(bell: FileBell, directory: Path) -> None:
+    directory.mkdir()
+    for name in ("room-a", "seat-a"):
+        os.mkfifo(directory / name)
+
+    with bell.listen("room-a", announce="seat-a") as ear:
+        heard = bell.hears("seat-a")
+        bell.ring(["room-a"])
+
+        assert (ear.wait(SOON), heard) == (True, True)
+
+
 # -- announcements
 
 

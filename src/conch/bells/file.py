@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from conch.bells.ears import WatchingEar
 
 _SAFE_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+_HOW = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a pipe in place of a file makes nobody wait
 _LONGEST_NAME = 120  # well below the limit of every filesystem
 _SECONDS_BETWEEN_LOOKS = 5.0  # only a safety net: the kernel reports every ring
 # How often the counter is read, in seconds: often after a change, less often while nothing happens.
@@ -90,7 +91,7 @@ class FileBell:
         try:
             os.makedirs(self._directory, 0o700, exist_ok=True)
             for path in paths:
-                os.close(os.open(path, os.O_RDONLY | os.O_CREAT, 0o600))
+                os.close(os.open(path, _HOW | os.O_CREAT, 0o600))
             with self._lock:
                 watcher = self._watcher = self._watcher or open_watcher()
             ear = _make_ear(watcher, paths, own)
@@ -232,7 +233,7 @@ else:
     def _announce(path: str) -> int | None:
         """The open, locked file; None if it cannot be locked."""
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = os.open(path, _HOW)
         except OSError:
             return None
         try:
@@ -256,7 +257,7 @@ else:
         Only one process in the whole directory tests at a time, so any other holder of the lock is a listener.
         """
         try:
-            turn = os.open(os.path.dirname(path), os.O_RDONLY)
+            turn = os.open(os.path.dirname(path), _HOW)
         except OSError:
             return False
         try:
@@ -277,7 +278,7 @@ else:
         raise BlockingIOError
 
     def _is_locked(path: str) -> bool:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, _HOW)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -64,7 +64,7 @@ def load_token(directory: str) -> str:
 
 
 def _read_token(path: str) -> str:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor) as file:
         facts = os.fstat(descriptor)
         token = file.read(200).strip()
