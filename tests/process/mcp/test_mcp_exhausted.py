@@ -91,6 +91,26 @@ def test_a_server_with_few_descriptors_stays_the_same_agent_in_the_same_room(sta
     assert found - {"DB_UNAVAILABLE", "resources_exhausted"} == {(first["agent_id"], first["room_id"])}
 
 
+FEW_FILES = """
+import resource, sys
+from conch.main import main
+resource.setrlimit(resource.RLIMIT_NOFILE, ({few}, 100))
+sys.exit(main(["mcp"]))
+"""
+
+
+@pytest.mark.parametrize("few", [4, 5, 6, 7, 8])
+def test_a_server_that_starts_with_few_descriptors_answers_or_ends_without_a_traceback(start, few):
+    bob = start([sys.executable, "-c", FEW_FILES.format(few=few)], "claude:bob")
+    with suppress(BrokenPipeError):
+        bob.request("tools/call", {"name": "join_path", "arguments": {}})
+        bob.end()
+
+    assert bob.receive() is not None or bob.wait_for_exit() == 1
+    bob.wait_for_exit()
+    assert "Traceback" not in bob.errors.read_text()
+
+
 def threads_and_files(client):
     """Of the server. It keeps a few idle threads and connections."""
     return tuple(len(os.listdir(f"/proc/{client.process.pid}/{kind}")) for kind in ("task", "fd"))

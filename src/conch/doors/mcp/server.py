@@ -57,12 +57,11 @@ def serve_stdio(app: App, tools: Mapping[str, Tool], wakes: bool = False) -> int
     from the main thread, once per process.
     """
     try:
-        descriptors = claim_standard_streams()
+        descriptors, stop = claim_standard_streams(), StopSign()
     except OSError as error:
-        print(f"conch mcp needs a standard input and a standard output: {error}", file=sys.stderr)
+        print(f"conch mcp needs a standard input, a standard output and a pipe: {error}", file=sys.stderr)
         return REFUSED
     _share_one_heap()
-    stop = StopSign()
     wire = Wire(descriptors, stop, app.settings.max_line_bytes)
     signals = _raise_on_signals(stop)
     if app.settings.retention_days:

@@ -170,8 +170,8 @@ def attempt(task: Task) -> bool:
         task()
     except MemoryError:
         return False
-    except Exception:
-        sys.excepthook(*sys.exc_info())  # a defect of ours goes to the log; other calls continue
+    except Exception as error:
+        _log(error)  # other calls continue
     return True
 
 
