@@ -29,7 +29,7 @@ from conch.clock import SECOND
 from conch.errors import Advice, AgentNameInUse, AgentNotJoined, InvalidArgument, TopicNotFound
 from conch.host import processes
 from conch.lean import NamedTuple
-from conch.storage.base import NOW, Reader, Row, Store, Transaction
+from conch.storage.base import NOW, Query, Reader, Row, Store, Transaction
 
 _MOST_AT_ONCE = 500  # names per query: its time grows with the square of their number, and each engine has a limit
 NO_PEER = 0  # no peer has this id
@@ -200,14 +200,20 @@ class Peers:
 def find_called(tx: Reader, topic_id: str, texts: set[str]) -> dict[str, Called]:
     """The peers of the topic that these texts mean: names, present or former, labels, or agent_ids."""
     typed = {text: read_label(text) for text in texts}
-    wanted = sorted(texts | {each.name for each in typed.values() if each is not None})
-    parts = [wanted[start : start + _MOST_AT_ONCE] for start in range(0, len(wanted), _MOST_AT_ONCE)]
-    rows = [row for part in parts for row in tx.all("known_on_topic", topic_id=topic_id, names=part)]
+    rows = [row for statement, given in called_queries(topic_id, texts) for row in tx.all(statement, **given)]
     found = {row["called"]: Called(row["name"], row["agent_id"], row["peer_id"]) for row in rows}
     for text, each in typed.items():
         if text not in found and each is not None and each.name in found and each.fits(found[each.name].agent_id):
             found[text] = found[each.name]
     return {text: found[text] for text in texts if text in found}
+
+
+def called_queries(topic_id: str, texts: set[str]) -> list[Query]:
+    """What `find_called` asks."""
+    labels = (read_label(text) for text in texts)
+    wanted = sorted(texts | {each.name for each in labels if each is not None})
+    parts = [wanted[start : start + _MOST_AT_ONCE] for start in range(0, len(wanted), _MOST_AT_ONCE)]
+    return [("known_on_topic", {"topic_id": topic_id, "names": part}) for part in parts]
 
 
 def system_peer(tx: Transaction, topic_id: str) -> Peer:

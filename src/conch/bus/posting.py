@@ -45,12 +45,14 @@ def post(store: Store, peer: Peer, peer_id: int, draft: Draft, number: int, *aft
     }
     own: Row = {"peer_id": peer_id, "agent_id": peer.agent_id if peer.peer_id is None else None}
     rings = [] if draft.message_type == "ack" else [topic_channel(peer.topic_id)]  # an acknowledgement wakes no waiter
-    rows = store.write_at_once([peer.topic_id], [("post_message", columns | own)], rings, afterwards)
+    again: Query = ("posted_message", {"message_id": columns["message_id"]})
+    asked = [again] if draft.client_message_id else []  # it may be a repeated one, and is then not stored
+    rows = store.write_at_once([peer.topic_id], [("post_message", columns | own)], rings, [*afterwards, *asked])
     if rows is None:
         return None
     found, *answers = rows
     # It returns no row either if an earlier attempt has stored the message, and only the answer was lost.
-    row = next(iter(found or store.glance("posted_message", message_id=columns["message_id"])), None)
+    row = next(iter(found or (answers[-1] if asked else store.glance(again[0], **again[1]))), None)
     if row is None:
         return None
     message = columns | {
@@ -62,5 +64,5 @@ def post(store: Store, peer: Peer, peer_id: int, draft: Draft, number: int, *aft
     }
     fresh = is_fresh(row["updated_at"], row["created_at"])
     standing = Standing("open", row["next_seq"] - 1, row["last_seq"], fresh, row["resets"], number)
-    reader = Afterwards(store, row["created_at"], zip(afterwards, answers, strict=True))
+    reader = Afterwards(store, row["created_at"], zip(afterwards, answers, strict=False))
     return Posted(peer._replace(peer_id=peer_id, agent_name=row["name"]), standing, message, reader)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from conch.agents.records import DOT, PLAIN_DOT, label
 from conch.bells.base import Bell, topic_channel
@@ -74,6 +74,8 @@ class Sent(NamedTuple):
     """The message was stored before, under the same client_message_id."""
     obstacle: Obstacle | None = None
     """Why a message of type `answer` does not count as an answer."""
+    known: frozenset[str] | None = None
+    """Its addressees that the topic knows; None if the store was not asked."""
 
 
 def expect_messages(tx: Transaction, peer_id: int | None, topic_id: str, outbox: list[Draft]) -> None:
@@ -189,8 +191,12 @@ def indexed_addressees(metadata_json: str | None) -> set[str]:
 
 def find_addressees(tx: Reader, messages: list[Message]) -> dict[str, Called]:
     """The addressees of the messages of one topic, each under the text that the messages call it by."""
-    wanted = {each for message in messages for each in message.addressees}
+    wanted = addressees_of(messages)
     return find_called(tx, messages[0].topic_id, wanted) if wanted else {}
+
+
+def addressees_of(messages: Iterable[Message]) -> set[str]:
+    return {each for message in messages for each in message.addressees}
 
 
 def _labels(outbox: list[Draft]) -> list[str]:

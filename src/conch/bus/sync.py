@@ -20,6 +20,7 @@ from conch.bus.peers import (
     Called,
     Peer,
     Standing,
+    called_queries,
     check_seq,
     free_name,
     load_standing,
@@ -29,6 +30,7 @@ from conch.bus.peers import (
 from conch.bus.stream import (
     Message,
     Sent,
+    addressees_of,
     append_messages,
     expect_messages,
     find_addressees,
@@ -41,7 +43,7 @@ from conch.clock import SECOND
 from conch.config import Settings
 from conch.errors import StoreError
 from conch.lean import TYPE_CHECKING, NamedTuple
-from conch.storage.base import Query, Reader, Row, Store, Transaction
+from conch.storage.base import Afterwards, Query, Reader, Row, Store, Transaction
 
 if TYPE_CHECKING:
     from conch.bus.posting import Posted
@@ -205,8 +207,7 @@ class Messages:
         """
         posted = self._post(peer, outbox[0], wanted) if len(outbox) == 1 and ack_through is None else None
         if posted is None:
-            peer, standing, sent = self._store.briefly(partial(self._append, peer, outbox, ack_through))
-            reader = None
+            peer, standing, sent, reader = self._store.briefly(partial(self._append, peer, outbox, ack_through, wanted))
         else:
             peer, standing, reader = posted.peer, posted.standing, posted.reader
             sent = [Sent(to_message(posted.message), False)]
@@ -215,7 +216,9 @@ class Messages:
             self._note_silence(peer, after)
         return peer, after, sent, reader
 
-    def _append(self, peer: Peer, outbox: list[Draft], ack_through: int | None) -> tuple[Peer, Standing, list[Sent]]:
+    def _append(
+        self, peer: Peer, outbox: list[Draft], ack_through: int | None, wanted: _Wanted | None
+    ) -> tuple[Peer, Standing, list[Sent], Reader | None]:
         store = self._store_number
         with self._store.write(peer.topic_id) as tx:
             if self._store.is_server:
@@ -230,7 +233,20 @@ class Messages:
             if last_seq != standing.last_seq or not standing.is_fresh:
                 self._touch(tx, peer, standing, last_seq)
                 standing = standing._replace(last_seq=last_seq, is_fresh=True)
-        return peer, standing, sent
+            if not self._store.is_server:
+                return peer, standing, sent, None
+            asked = self._afterwards(peer, standing, sent, wanted)
+            answers = [tx.last(statement, **given) for statement, given in asked]  # they travel with the commit
+        reader = Afterwards(self._store, tx.now, zip(asked, (answer() for answer in answers), strict=True))
+        known = frozenset(find_addressees(reader, [each.message for each in sent]))
+        return peer, standing, [each._replace(known=known) for each in sent], reader
+
+    def _afterwards(self, peer: Peer, standing: Standing, sent: list[Sent], wanted: _Wanted | None) -> list[Query]:
+        """What a reply needs to know once the messages are stored."""
+        asked = called_queries(peer.topic_id, addressees_of(each.message for each in sent))
+        if wanted is not None and self._silent_through(peer, standing) != standing.highest_seq:
+            asked.append(self._first_unread(peer, standing, wanted))
+        return asked
 
     def _post(self, peer: Peer, draft: Draft, wanted: _Wanted | None) -> Posted | None:
         """Send one message in one round trip, if possible."""
@@ -262,16 +278,11 @@ class Messages:
             return self._read_page(tx, peer, standing, wanted)
 
     def _read_page(self, tx: Reader, peer: Peer, standing: Standing, wanted: _Wanted) -> Page:
-        given: Row = {"topic_id": peer.topic_id}
-        if wanted.include_self:
-            messages = _next_messages(tx, "messages_after", standing.last_seq, wanted, given)
-        else:
-            given["peer_id"] = peer.peer_id
-            messages = _next_messages(tx, _OTHERS, self._silent_through(peer, standing), wanted, given)
+        messages = _next_messages(tx, *self._first_unread(peer, standing, wanted), wanted)
         has_news = _has_news(tx, peer, messages, wanted)
         called = find_addressees(tx, messages)
         peer = peer._replace(names=tuple(name for name, each in called.items() if each.peer_id == peer.peer_id))
-        if not messages and not wanted.include_self:
+        if not messages:
             self._note_silence(peer, standing)
         fitting = _fitting(messages[: wanted.max_items], wanted.max_chars)
         return Page(peer, standing, fitting, len(fitting) < len(messages), has_news, called)
@@ -292,10 +303,14 @@ class Messages:
     def _probable_unread(self, peer_id: int | None, topic_id: str, wanted: _Wanted | None) -> list[Query]:
         """Asks for the messages after what this peer has read, as far as this process knows."""
         known = self._silences.get(peer_id)
-        if known is None or wanted is None or wanted.include_self or self._stores != self._store_number:
+        if known is None or wanted is None or self._stores != self._store_number:
             return []
-        limit = min(_STEP, wanted.max_items + 1)
-        return [(_OTHERS, {"after": known[1], "limit": limit, "topic_id": topic_id, "peer_id": peer_id})]
+        return [_unread_after(*known, topic_id, peer_id, wanted)]
+
+    def _first_unread(self, peer: Peer, standing: Standing, wanted: _Wanted) -> Query:
+        """Asks for the first messages after what this peer has read."""
+        silent_through = self._silent_through(peer, standing)
+        return _unread_after(standing.last_seq, silent_through, peer.topic_id, peer.peer_id, wanted)
 
     @property
     def _store_number(self) -> int:
@@ -406,20 +421,26 @@ class Messages:
         return [to_message(row) for row in rows], is_closed
 
 
-def _next_messages(tx: Reader, statement: str, after: int, wanted: _Wanted, given: Row) -> list[Message]:
-    """Read in small steps until a reply is full, so that a thousand long messages are never in memory together.
+def _unread_after(last_seq: int, silent_through: int, topic_id: str, peer_id: int | None, wanted: _Wanted) -> Query:
+    """Asks for the first messages after a cursor. Those up to `silent_through` are the peer's own."""
+    # One message more than wanted shows whether there are more.
+    given: Row = {"after": last_seq, "limit": min(_STEP, wanted.max_items + 1), "topic_id": topic_id}
+    if wanted.include_self:
+        return "messages_after", given
+    return _OTHERS, {**given, "after": silent_through, "peer_id": peer_id}
 
-    One message more than wanted shows whether there are more.
-    """
+
+def _next_messages(tx: Reader, statement: str, given: Row, wanted: _Wanted) -> list[Message]:
+    """Read in small steps until a reply is full, so that a thousand long messages are never in memory together."""
     messages: list[Message] = []
     total, most = 0, wanted.max_items + 1
     while len(messages) < most and total <= wanted.max_chars:
         limit = min(_STEP, most - len(messages))
-        found = [to_message(row) for row in tx.all(statement, after=after, limit=limit, **given)]
+        found = [to_message(row) for row in tx.all(statement, **{**given, "limit": limit})]
         messages += found
         if len(found) < limit:
             break
-        after, total = found[-1].seq, total + sum(message.size for message in found)
+        given, total = {**given, "after": found[-1].seq}, total + sum(message.size for message in found)
     return messages
 
 

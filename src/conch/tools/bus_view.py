@@ -46,9 +46,11 @@ def sent_warnings(peers: Peers, topic_id: str, messages: list[Sent]) -> Warnings
 
 
 def _unknown_addressees(peers: Peers, topic_id: str, messages: list[Sent]) -> list[str]:
-    meant = {name for sent in messages for name in sent.message.addressees}
+    found = {name for sent in messages for name in sent.known or ()}
+    meant = {name for sent in messages if sent.known is None for name in sent.message.addressees}
+    unknown = {name for sent in messages if sent.known is not None for name in sent.message.addressees} - found
     try:
-        return sorted(meant and meant - peers.find_called(topic_id, meant).keys())
+        return sorted(unknown | (meant and meant - peers.find_called(topic_id, meant).keys()))
     except StoreError:  # the messages are sent already, so a missing warning must not fail the call
         return []
 
