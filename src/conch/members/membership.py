@@ -64,6 +64,7 @@ class Membership:
             room_id, topic_id, created, warnings = self._find_or_create(directory, force_new)
             joined = self._store.briefly(partial(self._join, caller, room_id, topic_id, limit))
             if joined is not None:
+                self._rooms.note_touch(caller)
                 return Joined(*joined, created, warnings)
 
     def _join(self, caller: Caller, room_id: str, topic_id: str, limit: int) -> tuple[Snapshot, Shown] | None:

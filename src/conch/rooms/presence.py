@@ -84,7 +84,7 @@ class Rooms:
             touched = _touch(tx, snapshot, caller)
             yield tx, touched
             touched.roll.mark_gone(tx)
-        self._note_touch(caller)  # only now: a transaction that fails has recorded nothing
+        self.note_touch(caller)  # only now: a transaction that fails has recorded nothing
 
     def briefly(self, work: Callable[[], Made]) -> Made:
         """Make a change of a room that may have to read much; see `Store.briefly`."""
@@ -223,7 +223,7 @@ class Rooms:
             with self._store.write(snapshot.room.room_id) as tx:
                 tx.run("touch_agent", agent_id=caller.agent_id, now=NOW)
                 _touch(tx, snapshot, caller)
-        self._note_touch(caller)
+        self.note_touch(caller)
         return due
 
     def stay_active(self, caller: Caller) -> None:
@@ -239,7 +239,7 @@ class Rooms:
         if age >= self._renewal_ms * MILLISECOND and processes.check(caller.process) != "gone":
             with self._store.write(caller.agent_id) as tx:
                 tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
-        self._note_touch(caller)
+        self.note_touch(caller)
 
     def renewing(self, caller: Caller) -> AbstractContextManager[None]:
         """Let a sign of life that may be due travel with the first transaction of a call, if that saves time."""
@@ -248,7 +248,7 @@ class Rooms:
 
         def note(rows: list[Row]) -> None:
             if any(row["is_fresh"] for row in rows):
-                self._note_touch(caller)
+                self.note_touch(caller)
 
         interval = self._renewal_ms * MILLISECOND
         return self._store.beforehand("renew_agent", note, agent_id=caller.agent_id, interval=interval)
@@ -256,7 +256,8 @@ class Rooms:
     def _may_be_due(self, caller: Caller) -> bool:
         return time.monotonic() >= self._active_until.get(caller.agent_id, 0.0)
 
-    def _note_touch(self, caller: Caller) -> None:
+    def note_touch(self, caller: Caller) -> None:
+        """The caller's sign of life was just recorded."""
         self._active_until[caller.agent_id] = time.monotonic() + self._renewal_ms / 1_000
 
 

@@ -115,6 +115,12 @@ class Transaction(Reader, Protocol):
     def heard(self) -> bool:
         """Whether a process listened to the channel of `call`. It is set by the commit, so read it afterwards."""
 
+    def expect_hearing(self) -> bool:
+        """Fetch ahead who listens to bells. False if that has to be found out outside of the transaction."""
+
+    def hears(self, channel: str) -> bool | None:
+        """Whether a process listens to this bell; None if that was not fetched ahead."""
+
     def lock(self, name: str) -> None:
         """Take one more lock, after those that the transaction began with. What it reads from now on is current.
 
@@ -176,10 +182,11 @@ class Store(Protocol):
     def glance(self, statement: str, **parameters: Any) -> list[Row]:
         """The rows of one query by itself: cheaper than a transaction, for what may be missing or a little old."""
 
-    def aside(self, query: Callable[[], Query]) -> AbstractContextManager[Aside]:
+    def aside(self, query: Callable[[], Query | None]) -> AbstractContextManager[Aside]:
         """Ask this query too whenever a transaction of this thread ends, if that saves a round trip.
 
-        An `Aside` returns the query and its latest rows, or None if it was not asked or not answered.
+        `query` may return None until it is known. An `Aside` returns the query and its latest rows, or None if it was
+        not asked or not answered.
         """
 
     def beforehand(

@@ -280,13 +280,13 @@ class Session:
         `with` gives a function that returns what the store has seen, which is right unless the reply itself delivers
         some of that mail. Mail that comes while the call runs may be left to the next reply.
         """
-        caller = self._caller
-        if caller is None:
-            return nullcontext(lambda: None)
-        brought, agent_id = self.brought, caller.agent_id
+        brought = self.brought
 
-        def query() -> Query:
-            return mail_query(agent_id, brought=brought.messages(Delivered()), asked=brought.questions())
+        def query() -> Query | None:
+            caller = self._caller
+            if caller is None:  # the call may find out
+                return None
+            return mail_query(caller.agent_id, brought=brought.messages(Delivered()), asked=brought.questions())
 
         return self.app.store.aside(query)
 

@@ -63,17 +63,21 @@ _UNCHANGED = """SELECT 1 / (concat_ws(' ',
 class _Aside:
     """A query that is asked again and again, beside others. Its latest answer counts."""
 
-    def __init__(self, statements: dict[str, str], query: Query) -> None:
+    def __init__(self, statements: dict[str, str], find_query: Callable[[], Query | None]) -> None:
         self._statements = statements
-        self._query = query
+        self._find_query = find_query
+        self._query = find_query()
         self._latest: Question | None = None
 
-    def renew(self) -> Question:
+    def renew(self) -> list[Question]:
+        self._query = self._query or self._find_query()
+        if self._query is None:
+            return []
         self._latest = ask(self._statements, *self._query)
-        return self._latest
+        return [self._latest]
 
     def answer(self) -> Answered | None:
-        return (self._query, self._latest.rows) if self._latest and self._latest.is_answered else None
+        return (self._query, self._latest.rows) if self._query and self._latest and self._latest.is_answered else None
 
 
 class _Note:
@@ -159,8 +163,8 @@ class PostgresStore:
         return question.rows
 
     @contextmanager
-    def aside(self, query: Callable[[], Query]) -> Iterator[Aside]:
-        aside = _Aside(self._statements, query())
+    def aside(self, query: Callable[[], Query | None]) -> Iterator[Aside]:
+        aside = _Aside(self._statements, query)
         outer, self._thread.aside = self._aside, aside
         try:
             yield aside.answer
@@ -193,7 +197,7 @@ class PostgresStore:
         return [Question("COMMIT", is_prepared=False), *self._besides()]
 
     def _besides(self) -> list[Question]:
-        return [self._aside.renew()] if self._aside else []
+        return self._aside.renew() if self._aside else []
 
     def _ask_all(self, queries: Sequence[Query]) -> list[Question]:
         return [ask(self._statements, statement, given) for statement, given in queries]

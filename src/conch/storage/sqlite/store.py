@@ -137,7 +137,7 @@ class SqliteStore:
             looking = SqliteTransaction(lent.cursor, self._statements, 0, self._translated, self._columns)
             return looking.all(statement, **parameters)
 
-    def aside(self, query: Callable[[], Query]) -> AbstractContextManager[Aside]:
+    def aside(self, query: Callable[[], Query | None]) -> AbstractContextManager[Aside]:
         """Asks nothing: in a file, a separate query costs the same."""
         return nullcontext(lambda: None)
 
