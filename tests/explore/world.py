@@ -90,6 +90,13 @@ class ScriptedTransaction:
         """Does nothing, as on SQLite."""
         return False
 
+    def expect_hearing(self) -> bool:
+        """Does nothing, as on SQLite."""
+        return False
+
+    def hears(self, channel: str) -> None:
+        """Not known inside a transaction."""
+
     def forget(self) -> None:
         """Does nothing: nothing is fetched ahead."""
 

@@ -25,7 +25,8 @@ from conch.storage.base import NO_LIMIT, NOW, Reader, Row, Transaction
 Liveness = Literal["active", "stale", "evicted"]
 Kind = Literal["agent", "observer", "person"]
 
-_CHUNK = 2  # members that a walk reads at first; it usually ends with one of them
+CHUNK = 2  # members that a walk reads at first; it usually ends with one of them
+LARGE_CHUNK = 50
 _LARGEST_CHUNK = 500
 MOST_SILENT = 300  # the first members are listed even if they are silent; others only if they may be there
 _EVER = 2**62  # longer ago than anything happened
@@ -119,9 +120,12 @@ class Shown(NamedTuple):
     gone: int
 
 
-def expect_walk(tx: Transaction, room_id: str, agent_id: str) -> bool:
-    """Fetch ahead the members after this one. Returns whether that is done."""
-    return tx.ahead("members_after", **_walk_from(room_id, agent_id))
+def expect_walk(tx: Transaction, room_id: str, agent_id: str, within: int, chunk: int) -> bool:
+    """Fetch ahead the first members after this one that were seen `within` so many microseconds.
+
+    Returns whether that is done.
+    """
+    return tx.ahead("members_after", now=NOW, **_walk_from(room_id, agent_id, within, chunk))
 
 
 def expect_called(text: str, tx: Transaction, room_id: str) -> None:
@@ -142,8 +146,8 @@ def expect_shown(tx: Transaction, room_id: str, limit: int) -> None:
     )
 
 
-def _walk_from(room_id: str, agent_id: str) -> Row:
-    return {"room_id": room_id, "agent_id": agent_id, "limit": _CHUNK}
+def _walk_from(room_id: str, agent_id: str, within: int, chunk: int) -> Row:
+    return {"room_id": room_id, "agent_id": agent_id, "within": within, "limit": chunk}
 
 
 class Roll:
@@ -246,7 +250,7 @@ class Roll:
         return self._everyone
 
     def walk(
-        self, after: int = -1, wrap: int = -1, within: int = _EVER, host_id: str = "", chunk: int = _CHUNK
+        self, after: int = -1, wrap: int = -1, within: int = _EVER, host_id: str = "", chunk: int = CHUNK
     ) -> Iterator[Member]:
         """The members after a place and then those up to the place `wrap`, without those marked as gone.
 
@@ -260,7 +264,7 @@ class Roll:
             return
         through = NO_LIMIT
         while True:
-            around = self._around(after, wrap)
+            around = self._around(after, wrap, within, chunk)
             if around is None:
                 given = {"after": after, "through": through, "now": self._tx.now, "within": within}
                 rows = self._tx.all("members_from", room_id=self._room_id, host_id=host_id, limit=chunk, **given)
@@ -274,13 +278,14 @@ class Roll:
             if after <= wrap:  # in the second lap
                 through, wrap = wrap, -1
 
-    def _around(self, after: int, wrap: int) -> list[Row] | None:
+    def _around(self, after: int, wrap: int, within: int, chunk: int) -> list[Row] | None:
         """The rows that `expect_walk` has fetched, if they begin at this place."""
         start = self._known.get(self._first_of_walk or "")
         if start is None or not start.ordinal == after == wrap:
             return None
         self._first_of_walk = None
-        return self._tx.all("members_after", **_walk_from(self._room_id, start.agent_id))
+        given = _walk_from(self._room_id, start.agent_id, within, chunk)
+        return self._tx.all("members_after", now=self._tx.now, **given)
 
     def _note(self, row: Row) -> Member:
         """The member of a row. One that is known already may be newer than what the row says."""
@@ -453,10 +458,10 @@ class Snapshot:
     def is_gone(self, member: Member) -> bool:
         return self.roll.life(member) == "gone"
 
-    def active_members(self, place: int = -1) -> Iterator[Member]:
+    def active_members(self, place: int = -1, chunk: int = CHUNK) -> Iterator[Member]:
         """The active members in sequence, beginning after a place and ending there."""
         within = self.policy.presence_ttl_ms * MILLISECOND
-        return filter(self.is_active, self.roll.walk(place, place, within))
+        return filter(self.is_active, self.roll.walk(place, place, within, chunk=chunk))
 
     def look_around(self) -> Snapshot:
         """Find out whether anyone is there while the store can be asked, so that `state` is known afterwards."""

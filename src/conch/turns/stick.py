@@ -13,6 +13,7 @@ from itertools import islice
 from conch.agents.records import Caller
 from conch.bells.base import Bell, seat_channel
 from conch.bus.peers import present_name_in_room
+from conch.clock import MILLISECOND
 from conch.config import Settings
 from conch.errors import ConchError, InvalidArgument, UnknownMember, UnknownRecipient
 from conch.lean import Any, NamedTuple
@@ -20,7 +21,7 @@ from conch.notices.events import find_recipient, leave_handoff, readdress_handof
 from conch.rooms.handoffs import dump_handoff
 from conch.rooms.log import append_event, expect_event, find_pending, prior_owner
 from conch.rooms.presence import Lease, Rooms
-from conch.rooms.room import Member, Room, Snapshot, expect_called, expect_walk, renew, save_room
+from conch.rooms.room import CHUNK, LARGE_CHUNK, Member, Room, Snapshot, expect_called, expect_walk, renew, save_room
 from conch.storage.base import Transaction
 
 _FEW = 5  # members that an error names
@@ -36,6 +37,15 @@ class Offer(NamedTuple):
     """The recipient's label; empty if the stick is free."""
 
 
+class _Habit(NamedTuple):
+    """What this process needed at its last release in a room. It will probably need the same again."""
+
+    window_ms: int
+    """Within this time, active members were seen."""
+    asks: bool = False
+    """It had to know who waits."""
+
+
 class Turns:
     """What an owner does with the stick."""
 
@@ -43,6 +53,7 @@ class Turns:
         self._bell = bell
         self._rooms = rooms
         self._settings = settings
+        self._habits: dict[str, _Habit] = {}
 
     # -- keeping it
 
@@ -69,21 +80,26 @@ class Turns:
         An observer is in the sequence only while it waits for the stick.
         """
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
-        lease, ahead = Lease(lease_id, expected_turn_id), partial(_expect_offer, caller.agent_id)
-        waiting: set[str] | None = None
+        lease, waiting = Lease(lease_id, expected_turn_id), None
         while True:
+            habit = self._habits.get(room_id, _Habit(self._settings.policy.presence_ttl_ms))
+            ahead = partial(_expect_offer, caller.agent_id, habit)
             with self._rooms.change(caller, room_id, lease=lease, ahead=ahead) as (tx, snapshot):
-                # Finding out who waits takes time, so it happens outside the transaction: the first round only
-                # finds the candidates, the second hands over. Usually an agent is next, and one round is enough.
-                candidates = _candidates(snapshot)
+                # Usually an agent is next. Otherwise it has to be known who waits. Finding that out takes time, so it
+                # happens outside the transaction, unless that has fetched it ahead: the first round only finds the
+                # candidates, the second hands over.
+                chunk = LARGE_CHUNK if tx.hears(room_id) is not None else CHUNK
+                candidates = _candidates(snapshot, chunk=chunk)
                 asked = [each for each in candidates if _prefers_waiting(snapshot) or not each.takes_turns]
-                if waiting is not None or not asked:
-                    to = _choose(snapshot, candidates, waiting or set())
+                self._habits[room_id] = _Habit(snapshot.policy.presence_ttl_ms, bool(asked))
+                waiting = _hear(tx, snapshot, asked) if waiting is None else waiting
+                if waiting is not None:
+                    to = _choose(snapshot, candidates, waiting)
                     offer = offer_stick(tx, snapshot, "release", to, text)
                     break
             waiting = self._find_waiting(snapshot, asked)
         offer = with_status(offer, snapshot, to, tx.heard)
-        if to is not None and not to.takes_turns and not self._is_waiting(snapshot, to):  # it has stopped since
+        if to is not None and not to.takes_turns and not tx.heard:  # it has stopped since
             with suppress(ConchError):  # the stick was released in any case
                 offer = self.decline(caller, room_id, to.agent_id) or offer
         return offer
@@ -134,9 +150,16 @@ class Turns:
         return self._bell.hears(seat_channel(snapshot.room.room_id, member.agent_id))
 
 
-def _expect_offer(agent_id: str, tx: Transaction, room_id: str) -> None:
+def _expect_offer(agent_id: str, habit: _Habit, tx: Transaction, room_id: str) -> None:
     expect_event(tx)
-    expect_walk(tx, room_id, agent_id)
+    chunk = LARGE_CHUNK if habit.asks and tx.expect_hearing() else CHUNK
+    expect_walk(tx, room_id, agent_id, habit.window_ms * MILLISECOND, chunk)
+
+
+def _hear(tx: Transaction, snapshot: Snapshot, asked: list[Member]) -> set[str] | None:
+    """Which of these members wait; None if the transaction does not know."""
+    heard = {each.agent_id: tx.hears(seat_channel(snapshot.room.room_id, each.agent_id)) for each in asked}
+    return None if None in heard.values() else {agent_id for agent_id, waits in heard.items() if waits}
 
 
 def _expect_pass(to_agent_id: str, tx: Transaction, room_id: str) -> None:
@@ -152,7 +175,7 @@ def next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
     return _choose(snapshot, _candidates(snapshot), waiting)
 
 
-def _candidates(snapshot: Snapshot, *passed_over: str | None) -> list[Member]:
+def _candidates(snapshot: Snapshot, *passed_over: str | None, chunk: int = CHUNK) -> list[Member]:
     """The other active members in the order of their turns, up to the first that gets the stick even without waiting
     for it.
 
@@ -162,7 +185,7 @@ def _candidates(snapshot: Snapshot, *passed_over: str | None) -> list[Member]:
     owner = snapshot.find(snapshot.room.owner)
     place = owner.ordinal if owner and owner.kind == "agent" else snapshot.room.sequence_index
     found: list[Member] = []
-    for member in snapshot.active_members(place):
+    for member in snapshot.active_members(place, chunk):
         if member.agent_id not in (snapshot.room.owner, *passed_over):
             found.append(member)
             if member.takes_turns and not _prefers_waiting(snapshot):

@@ -140,6 +140,8 @@ class PostgresTransaction:
         self.plan = plan
         self.is_rehearsal = False
         """It has let go of its locks, and will not be committed."""
+        self._expects_hearing = False
+        self._listened: set[int] | None = None
         self._rings: list[str] = []
         self._called: str | None = None
         self._ringing: Question | None = None
@@ -279,6 +281,17 @@ class PostgresTransaction:
     def heard(self) -> bool:
         rung = self._ringing.rows if self._ringing else []
         return self._called is not None and notification(self._called) in {row["bell"] for row in rung}
+
+    def expect_hearing(self) -> bool:
+        self._expects_hearing = self.ahead("listened_bells")
+        return True
+
+    def hears(self, channel: str) -> bool | None:
+        if not self._expects_hearing:
+            return None
+        if self._listened is None:
+            self._listened = {row["bell"] for row in self.all("listened_bells")}
+        return _number_lock("bell", channel) in self._listened
 
     def lock(self, name: str) -> None:
         if self.plan is not None:

@@ -9,13 +9,13 @@ WHERE m.room_id = :room_id AND m.agent_id IN (
 );
 
 -- name: members_after
--- The members after an agent and then those up to it. Each part has its own limit, so that it ends early. Without one,
--- it would read the whole room to sort it.
+-- The members after an agent and then those up to it that were seen lately. Each part has its own limit, so that it
+-- ends early. Without one, it would read the whole room to sort it.
 SELECT * FROM (
   SELECT * FROM (
     SELECT 0 AS lap, m.*, a.last_seen_at
     FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
-    WHERE m.room_id = :room_id AND m.is_gone = 0
+    WHERE m.room_id = :room_id AND m.is_gone = 0 AND a.last_seen_at > :now - :within
       AND m.ordinal > (SELECT ordinal FROM room_members WHERE room_id = :room_id AND agent_id = :agent_id)
     ORDER BY m.ordinal LIMIT :limit
   ) ahead
@@ -23,7 +23,7 @@ SELECT * FROM (
   SELECT * FROM (
     SELECT 1 AS lap, m.*, a.last_seen_at
     FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
-    WHERE m.room_id = :room_id AND m.is_gone = 0
+    WHERE m.room_id = :room_id AND m.is_gone = 0 AND a.last_seen_at > :now - :within
       AND m.ordinal <= (SELECT ordinal FROM room_members WHERE room_id = :room_id AND agent_id = :agent_id)
     ORDER BY m.ordinal LIMIT :limit
   ) behind
@@ -43,3 +43,9 @@ WITH present AS (
 )
 SELECT a.last_seen_at > p.now - :interval OR EXISTS (SELECT 1 FROM renewed) AS is_fresh
 FROM agents a, present p WHERE a.agent_id = :agent_id;
+
+-- name: listened_bells
+-- The numbers of all bells that have listeners. It needs no locks, unlike a test of single bells.
+SELECT (CAST(l.classid AS BIGINT) << 32) | CAST(l.objid AS BIGINT) AS bell
+FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+WHERE l.locktype = 'advisory' AND l.mode = 'ShareLock' AND l.objsubid = 1 AND d.datname = current_database();

@@ -122,6 +122,13 @@ class SqliteTransaction:
         """Does nothing: here no query is far away."""
         return False
 
+    def expect_hearing(self) -> bool:
+        """Does nothing: it takes time, and here nothing else is written meanwhile."""
+        return False
+
+    def hears(self, channel: str) -> bool | None:
+        return None
+
     def run(self, statement: str, **parameters: Any) -> None:
         self._execute(statement, parameters)
 
