@@ -63,6 +63,18 @@ def test_what_belongs_to_another_user_is_refused_untouched(data: Path, name: str
 
 
 @only_root
+def test_what_a_command_with_sudo_left_behind_is_refused_with_how_to_get_it_back(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in (data.parent, data, *data.iterdir()):
+        os.chown(path, ANOTHER, ANOTHER)
+    os.chown(data / "rooms.sqlite.queue", 0, 0)
+    monkeypatch.setattr(os, "geteuid", lambda: ANOTHER)
+
+    assert f"Run `sudo chown {ANOTHER} {data / 'rooms.sqlite.queue'}`" in refusal(data)
+
+
+@only_root
 @pytest.mark.parametrize("above", ["", "above"])
 def test_a_folder_that_another_user_could_put_elsewhere_is_refused(data: Path, tmp_path: Path, above: str) -> None:
     (tmp_path / "links").mkdir()

@@ -101,7 +101,11 @@ def _file_problems(path: str, user: int) -> Iterator[_Problem]:
     if facts is None:
         return
     if facts.st_uid != user:
-        yield f"{path} belongs to {_name(facts.st_uid)}.", "Use a store of your own"
+        is_roots = facts.st_uid == 0  # after a command with `sudo`
+        yield (
+            f"{path} belongs to {_name(facts.st_uid)}.",
+            (f"Run `sudo chown {user} {path}`" if is_roots else "Use a store of your own"),
+        )
     elif stat.S_ISLNK(facts.st_mode):
         yield f"{path} is a link.", "Remove the link"
     elif facts.st_mode & _GROUP_OR_OTHERS_WRITE:

@@ -33,6 +33,20 @@ class Source:
         yield from self._connection.execute(query, where)
 
 
+def require_file(path: str) -> None:
+    """InvalidArgument unless it is a regular file that this user can read. SQLite would wait for a pipe."""
+    try:
+        kind = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise InvalidArgument(f"There is no file {path}.", field="file") from None
+    except OSError as error:  # such as a folder on the way that this user cannot enter
+        raise InvalidArgument(f"{path} cannot be read: {error.strerror}.", field="file") from None
+    if not stat.S_ISREG(kind):
+        raise InvalidArgument(f"{path} is not a regular file.", field="file")
+    if not os.access(path, os.R_OK):
+        raise InvalidArgument(f"{path} cannot be read by this user. Make it readable.", field="file")
+
+
 @contextmanager
 def open_source(path: str) -> Iterator[Source]:
     """Open a copy of the file, with the log beside it. StoreCorrupt if it is damaged or is not a database.
@@ -41,10 +55,7 @@ def open_source(path: str) -> Iterator[Source]:
     """
     import tempfile  # slow to import, and only needed here
 
-    if not os.path.exists(path):
-        raise InvalidArgument(f"There is no file {path}.", field="file")
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise InvalidArgument(f"{path} is not a file.", field="file")
+    require_file(path)
     with tempfile.TemporaryDirectory(prefix="conch-import-") as folder:
         copy = os.path.join(folder, "copy")
         try:

@@ -293,14 +293,20 @@ def test_a_restore_into_a_store_that_cannot_be_written_leaves_nothing_behind(
     assert not [path.name for path in used.database.parent.iterdir() if "before-restore" in path.name]
 
 
-def test_a_backup_that_cannot_be_read_is_not_called_damaged(ordinary: Any, used: Any, tmp_path: Path) -> None:
-    used("db", "backup", str(tmp_path / "backup"))
-    (tmp_path / "backup").chmod(0)
+@pytest.mark.parametrize("closed", ["folder", "folder/backup"])
+@pytest.mark.parametrize("words", [("db", "restore", "--yes"), ("import",)])
+def test_a_file_that_cannot_be_read_is_not_called_damaged_or_missing(
+    ordinary: Any, used: Any, tmp_path: Path, closed: str, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    used("db", "backup", str(tmp_path / "folder" / "backup"))
+    (tmp_path / closed).chmod(0)
 
-    refused = ordinary.run("db", "restore", str(tmp_path / "backup"), "--yes", "--json")
+    refused = ordinary.run(*words, str(tmp_path / "folder" / "backup"), "--json")
+    (tmp_path / closed).chmod(0o700)
 
     assert (refused.status, refused.error["code"]) == (2, "invalid_argument")
-    assert "cannot be read by this user" in refused.error["message"]
+    assert "folder/backup cannot be read" in refused.error["message"]
 
 
 # Runs every command line in one process, because a new one for each would take long.

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import quote
 
 from conch.errors import InvalidArgument, SchemaMismatch, StoreBusy, StoreCorrupt
+from conch.storage.sources import require_file
 from conch.storage.sqlite import DRIVER_ERRORS, sqlite3
 from conch.storage.sqlite.errors import CommitFailed, translate
 from conch.storage.sqlite.files import copy, first_mark, make_distinct, new_mark, put_in_place, remove
@@ -30,12 +31,7 @@ def scratch_copy(file: str, store: str, schema: int, named: str) -> Iterator[str
 
     `named` is the setting or option that gave the store.
     """
-    if not os.path.exists(file):
-        raise InvalidArgument(f"There is no file {file}.", field="file")
-    if not os.path.isfile(file):  # SQLite would wait for a pipe, and a folder has no contents
-        raise InvalidArgument(f"{file} is not a regular file. Name a backup.", field="file")
-    if not os.access(file, os.R_OK):
-        raise InvalidArgument(f"{file} cannot be read by this user. Make it readable.", field="file")
+    require_file(file)
     if file_id(file) == file_id(store):
         raise InvalidArgument(f"{file} is the store itself. Name a backup of it.", field="file")
     with ExitStack() as stack:
