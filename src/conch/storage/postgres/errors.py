@@ -37,7 +37,8 @@ _READ_ONLY = (StoreReadOnly, "The store at {place} is not writable: {reason}. Us
 _FORBIDDEN = (StoreReadOnly, "The role in {place} is not allowed to do this: {reason}. Grant it "
               "the rights listed in `docs/scaling.md`, or use another role.")  # fmt: skip
 _CORRUPT = (StoreCorrupt, "The server at {place} reports damaged data: {reason}. Restore a dump.")
-_DROPPED = (StoreInterrupted, "The tables of the store at {place} were dropped or replaced: {reason}. Try again.")
+_DROPPED = (StoreInterrupted, "The tables of the store at {place} were dropped or replaced: {reason}. Try again. "
+            "If it still fails, `conch db verify` says what is missing.")  # fmt: skip
 _CONFLICT = (StoreInterrupted, "Two writers collided in the store at {place}. Try again.")
 _LOST = (StoreInterrupted, "The connection to {place} was lost. Try again.")
 _SILENT = (StoreInterrupted, "The server at {place} stopped answering ({reason}). Try again, and "

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from conch.calls import note_change
-from conch.errors import StoreError, StoreNotLocal, StoreUnavailable
+from conch.errors import StoreError, StoreFull, StoreNotLocal, StoreUnavailable
 from conch.lean import re
 from conch.storage.replacement import new_epoch
 from conch.storage.sqlite import DRIVER_ERRORS, sqlite3
@@ -199,7 +199,11 @@ def new_mark() -> int:
 def _no_copy(error: sqlite3.Error | UnicodeDecodeError | OSError, target: str) -> StoreError:
     """The error for the copy. It must not read as if the store itself were damaged."""
     refusal = translate(error, target, "FILE")
-    return type(refusal)(f"No copy was made. {refusal.message}", **refusal.details, field="file")
+    if isinstance(refusal, StoreFull):
+        why = f". {refusal.message}"
+    else:  # the other advice is for a store
+        why = f", because {target} cannot be written: {error.strerror if isinstance(error, OSError) else error}."
+    return type(refusal)(f"No copy was made{why}", **refusal.details, field="file")
 
 
 def stamp(moment: float | None = None) -> str:
