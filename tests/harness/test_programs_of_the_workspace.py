@@ -129,7 +129,7 @@ def test_an_agent_is_woken_by_no_program_of_the_workspace(
 
     rung = ring_by_command("codex", "TEXT")(Alarm("t", "s", {"PATH": path}))
 
-    assert (rung.state, rung.why) == ("failed", "codex is not on the path outside of the workspace")
+    assert (rung.state, rung.why) == ("failed", "codex is in no folder of PATH outside of the workspace")
     assert os.listdir(proofs) == []
 
 

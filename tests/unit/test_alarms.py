@@ -53,7 +53,7 @@ def test_a_command_that_leaves_a_process_behind_has_ended(tmp_path: Path) -> Non
 def test_a_program_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
     rung = ring_by_command("codex", "TEXT")(Alarm("t", "s", {"PATH": str(tmp_path)}))
 
-    assert rung == Rung("failed", "codex is not on the path outside of the workspace")
+    assert rung == Rung("failed", "codex is in no folder of PATH outside of the workspace")
 
 
 def test_claude_code_gets_its_token_and_then_the_prompt(tmp_path: Path) -> None:

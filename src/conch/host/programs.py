@@ -43,7 +43,7 @@ def start_program(
     name, environ = command[0], os.environ if environ is None else environ
     program = os.path.abspath(name) if os.path.dirname(name) else find_program(name, workspace, environ)
     if program is None:
-        raise FileNotFoundError(2, f"{name} is not on the path outside of the workspace")
+        raise FileNotFoundError(2, f"{name} is in no folder of PATH outside of the workspace")
     path = os.pathsep.join(search_path("PATH", workspace, environ))
     return start_found(command, program, {**environ, "PATH": path or os.devnull}, **options)
 

@@ -103,7 +103,7 @@ def _check(prompt: Prompt, arguments: object) -> dict[str, str]:
     for key, value in arguments.items():
         if key not in prompt.arguments:
             known = ", ".join(prompt.arguments) or "none"
-            message = f"{str(key)[:80]!r} is no argument of the prompt {prompt.name}. Its arguments: {known}."
+            message = f"{str(key)[:80]!r} is not an argument of the prompt {prompt.name}. Its arguments: {known}."
             raise InvalidArgument(message, field="arguments")
         if not isinstance(value, str) or len(value) > _LONGEST_ARGUMENT:
             raise InvalidArgument(f"{key} must be a text of at most {_LONGEST_ARGUMENT} characters.", field=key)

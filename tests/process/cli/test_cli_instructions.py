@@ -107,7 +107,7 @@ def test_the_editor_is_no_program_of_the_workspace(conch: Any, terminal: Any) ->
 
     shown = terminal(columns=200, EDITOR="my-editor", PATH=f":{os.environ['PATH']}").run("instructions", "edit")
 
-    assert "my-editor is not on the path outside of the workspace" in shown
+    assert "my-editor is in no folder of PATH outside of the workspace" in shown
     assert not (conch.workspace / ".conch").exists()
 
 

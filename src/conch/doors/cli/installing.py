@@ -39,7 +39,7 @@ def _run(options: Any, action: str) -> Report:
     project = workspace_root(canonicalize(".")) if options.project else None
     place = here(project, wants_instructions=action == "uninstall" or options.instructions)
     wants_wake = action == "install" and options.wake
-    require_own_folder(place.data_dir, *RECORDS)  # what they say about a file is written into it by `uninstall`
+    require_own_folder(place.data_dir, *RECORDS)  # `uninstall` writes what they say into your files
     done = {}
     for harness in _choose(options, place, action):
         chosen = place._replace(wakes=wants_wake or wakes(harness, place))

@@ -99,7 +99,7 @@ def _edited(text: str) -> Iterator[str]:
             edited = file.read()
         yield check_text(edited)
     except UnicodeDecodeError:
-        raise InvalidArgument(f"It is not valid UTF-8. Your text is in {draft.name}.", field="text") from None
+        raise InvalidArgument(f"An agreement must be UTF-8. Your text is in {draft.name}.", field="text") from None
     except InvalidArgument as refusal:
         refusal.add_cause(f"Your text is in {draft.name}.")
         raise

@@ -276,7 +276,7 @@ class SqliteStore:
                     with candidate.read():  # migrates an older one
                         pass
                 except SchemaMismatch as error:
-                    raise StoreCorrupt(f"{file} is damaged: its tables are not those of its schema.") from error
+                    raise StoreCorrupt(f"{file} is damaged: its tables do not match its schema version.") from error
                 yield Restoration(candidate, self._users, lambda: self._restore(candidate))
             finally:
                 candidate.close()
