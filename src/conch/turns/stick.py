@@ -85,9 +85,9 @@ class Turns:
             habit = self._habits.get(room_id, _Habit(self._settings.policy.presence_ttl_ms))
             ahead = partial(_expect_offer, caller.agent_id, habit)
             with self._rooms.change(caller, room_id, lease=lease, ahead=ahead) as (tx, snapshot):
-                # Usually an agent is next. Otherwise it has to be known who waits. Finding that out takes time, so it
-                # happens outside the transaction, unless that has fetched it ahead: the first round only finds the
-                # candidates, the second hands over.
+                # Usually an agent is next. Otherwise this must find out who waits. If the transaction has not fetched
+                # that ahead, finding out takes time, so it happens between two rounds: the first finds the candidates,
+                # the second hands over.
                 chunk = LARGE_CHUNK if tx.hears(room_id) is not None else CHUNK
                 candidates = _candidates(snapshot, chunk=chunk)
                 asked = [each for each in candidates if _prefers_waiting(snapshot) or not each.takes_turns]

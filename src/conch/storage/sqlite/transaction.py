@@ -123,7 +123,7 @@ class SqliteTransaction:
         return False
 
     def expect_hearing(self) -> bool:
-        """Does nothing: it takes time, and here nothing else is written meanwhile."""
+        """Does nothing: finding out takes time, and no other process could write meanwhile."""
         return False
 
     def hears(self, channel: str) -> bool | None:
