@@ -60,6 +60,13 @@ def plan(app: App, statement: str, **given: Any) -> str:
         return "\n".join(str(row) for row in tx.all("explained", **given))
 
 
+def gather_statistics(app: App, table: str) -> None:
+    """Let the engine know what is in a table, as PostgreSQL does by itself sooner or later."""
+    with app.store.write(table) as tx:
+        tx._statements["gather_statistics"] = f"ANALYZE {table}"  # type: ignore[attr-defined]
+        tx.run("gather_statistics")
+
+
 class MovableClock:
     """The store's clock, moved by hand."""
 

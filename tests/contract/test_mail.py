@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.arguments import VALID
-from tests.contract.conftest import Client, Enter, plan
+from tests.contract.conftest import Client, Enter, gather_statistics, plan
 
 from conch.app import App
 from conch.calls import Call
@@ -211,7 +211,15 @@ def test_a_notice_that_need_not_be_accepted_is_counted_until_it_is_seen(ada: Cli
     assert mail(ada) == {}
 
 
-def test_waiting_notices_are_found_by_an_index_of_nothing_else(app: App, ada: Client) -> None:
+def test_waiting_notices_are_found_by_an_index_of_nothing_else(app: App, ada: Client, bob: Client) -> None:
+    bob.data("event_send", event_type="HANDOFF", to_agent=ada.name, payload=HANDOFF)
+    ada.data("event_mark", event_id=ada.inbox()[0]["id"], mark="accepted")
+    with app.store.write(ada.room_id) as tx:
+        (accepted,) = tx.dump("protocol_events")
+        others = range(accepted["number"] + 1, accepted["number"] + 2_000)
+        tx.load("protocol_events", [{**accepted, "number": each, "event_id": f"proto_{each}"} for each in others])
+    gather_statistics(app, "protocol_events")
+
     statement, given = mail_query(ada.agent_id)
     found = plan(app, statement, **given)
 
