@@ -426,6 +426,15 @@ def test_each_mismatch_has_its_own_advice(open_store: Open, path: str, statement
         use(open_store())
 
 
+def test_every_copy_is_known_also_those_of_one_second(open_store: Open) -> None:
+    store = open_store()
+    use(store)
+
+    made = [store.backup(None) for _ in range(4)]
+
+    assert sorted(store.copies()) == sorted(made)
+
+
 def test_a_backup_never_overwrites(open_store: Open, tmp_path: Path) -> None:
     (tmp_path / "copy.sqlite").write_text("precious")
 

@@ -189,6 +189,17 @@ def test_a_copy_never_overwrites_a_file(conch: Conch, room: str, tmp_path: Path)
     assert (tmp_path / "precious").read_text() == "keep me"
 
 
+def test_copies_without_a_name_that_are_made_at_the_same_moment_are_all_made(
+    conch: Conch, room: str, database: Path, start: Any
+) -> None:
+    started = [start("db", "backup") for _ in range(8)]
+
+    statuses = [each.wait(timeout=60) for each in started]
+
+    assert statuses == [0] * 8
+    assert len(list(database.parent.glob("*.backup*"))) == 8
+
+
 def test_a_copy_to_a_place_that_is_not_there_is_refused_by_that_place(conch: Conch, room: str, tmp_path: Path) -> None:
     refused = conch("db", "backup", str(tmp_path / "no" / "such" / "copy"), "--json")
 

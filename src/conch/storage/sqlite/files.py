@@ -17,6 +17,7 @@ from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.headers import next_mark
 from conch.storage.sqlite.places import SIDES, Files
 
+_MOST_NAMES = 20
 _OLDEST_SQLITE = (3, 35, 0)  # the first version with RETURNING
 # fmt: off
 _NETWORK_FILESYSTEMS = frozenset({
@@ -91,10 +92,24 @@ def copy(connection: sqlite3.Connection, target: str) -> None:
     note_change()
 
 
+def copy_beside(connection: sqlite3.Connection, path: str) -> str:
+    """Copy to this path, or to a similar one if another command takes it at the same moment. Returns the path."""
+    for _ in range(_MOST_NAMES - 1):
+        free = unused(path)
+        try:
+            copy(connection, free)
+            return free
+        except StoreError:
+            if not os.path.lexists(free):  # a copy that failed was removed, so this one would be another command's
+                raise
+    copy(connection, free := unused(path))
+    return free
+
+
 def is_copy(name: str) -> bool:
     """Whether a file beside a store is a copy that conch has made of one."""
-    parts = (".before-restore-", ".set-aside-", ".rescued-", ".damaged-")
-    return name.endswith(".backup") or any(part in name for part in parts)
+    parts = (".backup", ".before-restore-", ".set-aside-", ".rescued-", ".damaged-")
+    return any(part in name for part in parts)
 
 
 def remove(path: str) -> None:

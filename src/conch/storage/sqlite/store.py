@@ -23,6 +23,7 @@ from conch.storage.sqlite.connections import Connections
 from conch.storage.sqlite.errors import translate, translated
 from conch.storage.sqlite.files import (
     copy,
+    copy_beside,
     is_copy,
     make_folder,
     move_on,
@@ -257,10 +258,12 @@ class SqliteStore:
         return load_checks(DIALECT) + range_checks(expected_facts(tuple(self._schema.load_migrations())))
 
     def backup(self, target: str | None) -> str:
-        target = os.path.abspath(target or unused(f"{self.path}.{stamp()}.backup"))
         with self._untouched() as connection:
-            copy(connection, target)
-        return target
+            if target is not None:
+                target = os.path.abspath(target)
+                copy(connection, target)
+                return target
+            return copy_beside(connection, f"{self.path}.{stamp()}.backup")
 
     @contextmanager
     def restoring(self, file: str) -> Iterator[Restoration]:
