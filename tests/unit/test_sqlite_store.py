@@ -137,6 +137,18 @@ def test_full_durability_can_be_chosen(open_store: Open) -> None:
         assert lent.connection.execute("PRAGMA synchronous").fetchone() == {"synchronous": 2}
 
 
+def test_sixteen_megabytes_wait_beside_the_file_and_then_no_more(open_store: Open, path: str) -> None:
+    store, sizes = open_store(), []
+    for number in range(9):
+        with store.write("meta") as tx:
+            tx.load("meta", [{"key": f"extra-{number}", "value": "x" * 3_000_000}])
+        sizes.append((os.stat(f"{path}-wal").st_size, os.stat(path).st_size))
+
+    assert sizes[3][0] > 12_000_000 > 4_000_000 > sizes[3][1], "a checkpoint too early waits for the disk too often"
+    assert max(wal for wal, _ in sizes) < 20_000_000
+    assert sizes[-1][1] > 12_000_000
+
+
 @pytest.mark.parametrize("kind", ["read", "write"])
 def test_a_transaction_that_reads_one_of_many_rows_leaves_no_read_open(open_store: Open, kind: str) -> None:
     store = open_store()
