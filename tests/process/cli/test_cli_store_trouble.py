@@ -433,7 +433,7 @@ def test_a_copy_that_does_not_fit_is_not_left_half_made(small_disk: Any, tmp_pat
 # -- not enough descriptors, or a queue that cannot be used
 
 
-@pytest.mark.parametrize("files", range(7, 15))
+@pytest.mark.parametrize("files", range(5, 15))
 @pytest.mark.parametrize("words", [("wait", "--timeout", "0"), ("ask", "Where?", "--wait", "0")], ids=["wait", "ask"])
 def test_a_command_without_enough_descriptors_says_so(used: Any, files: int, words: tuple[str, ...]) -> None:
     script = f'ulimit -n {files}; exec "$@"'
@@ -444,6 +444,7 @@ def test_a_command_without_enough_descriptors_says_so(used: Any, files: int, wor
 
     assert "Traceback" not in done.stderr and "report it" not in done.stderr
     assert len(done.stderr.splitlines()) <= 1
+    assert done.returncode in (0, 3) or "too many files are open" in done.stderr
 
 
 def test_a_copied_store_whose_queue_cannot_be_opened_says_so(used: Any, tmp_path: Path) -> None:

@@ -130,15 +130,23 @@ def _kind_of(error: sqlite3.Error | UnicodeDecodeError | OSError, path: str) -> 
     return _BY_SQLITE_CODE.get(primary_code) or _look_around(path, primary_code)
 
 
+_FILES_OF_A_STORE = 5  # SQLite opens up to three at once, and conch two beside it
+
+
 def _look_around(path: str, code: int) -> tuple[type[StoreError], str]:
     """Find the reason in the folder, because SQLite only says that it could not open or write a file there."""
     folder = os.path.dirname(path)
     if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR) or not os.path.isdir(folder):
         return _UNAVAILABLE
+    opened: list[int] = []
     try:
-        os.close(os.open(folder, os.O_RDONLY))
+        for _ in range(_FILES_OF_A_STORE):
+            opened.append(os.open(folder, os.O_RDONLY))
     except OSError as error:
         return _BY_ERRNO.get(error.errno or 0, _UNAVAILABLE)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
     if not os.access(folder, os.W_OK):
         return _READ_ONLY
     disk = os.statvfs(folder)
