@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_VECTORS = 200_000  # only the newest messages are searched: 200 MB with 256 numbers each
+# Bytes of addresses: for the libraries, a model and what it needs to embed texts.
+_MEMORY = 400 * 1024 * 1024
+_MEMORY_OF_A_THREAD = 40 * 1024 * 1024
 LONGEST_TEXT = 2_000  # characters of a message that are embedded
 _BATCH = 32  # texts at once; the model pads all of them to the length of the longest
 
@@ -96,7 +100,7 @@ def find_model(name: str | None) -> Model:
 def load_embedder(model: Model) -> Embedder:
     """Load a model. SemanticUnavailable if its packages are installed but do not work."""
     try:
-        _try_threads()
+        _try_resources()
         return model.load()
     except Exception as error:  # a broken package must not stop the search by words
         lack = find_lack(error)
@@ -105,12 +109,14 @@ def load_embedder(model: Model) -> Embedder:
         raise SemanticUnavailable(f"The model {model.name} {why}", model=model.name) from error
 
 
-def _try_threads() -> None:
-    """RuntimeError if threads are short. Otherwise numpy's library would interrupt the whole process."""
+def _try_resources() -> None:
+    """OSError or RuntimeError if memory or threads are short. Otherwise numpy's library would end the whole process."""
+    cores = os.cpu_count() or 1
+    mmap.mmap(-1, _MEMORY + cores * _MEMORY_OF_A_THREAD).close()
     end = threading.Event()
     started: list[threading.Thread] = []
     try:
-        for _ in range(os.cpu_count() or 1):
+        for _ in range(cores):
             thread = threading.Thread(target=end.wait, daemon=True)
             thread.start()
             started.append(thread)

@@ -91,6 +91,19 @@ def test_a_server_with_few_descriptors_stays_the_same_agent_in_the_same_room(sta
     assert found - {"DB_UNAVAILABLE", "resources_exhausted"} == {(first["agent_id"], first["room_id"])}
 
 
+@pytest.mark.parametrize("spare", [16, 96, 112, 128, 192, 256])
+def test_a_search_by_meaning_without_memory_does_not_end_the_server(ada, limit, spare):
+    """Libraries for mathematics end the process when an allocation fails."""
+    ada.call("messages_search", query="anything", mode="fts")
+    limit(resource.RLIMIT_AS, virtual_size(ada) + spare * 1_024 * 1_024)
+
+    found = ada.call("messages_search", query="anything")["structuredContent"]
+
+    limit(resource.RLIMIT_AS, resource.RLIM_INFINITY)
+    assert found.get("mode") == "fts" or found["error"] == "resources_exhausted"
+    assert ada.call("messages_search", query="anything")["structuredContent"]["mode"] == "hybrid"
+
+
 FEW_FILES = """
 import resource, sys
 from conch.main import main
