@@ -108,7 +108,8 @@ def copy_beside(connection: sqlite3.Connection, path: str) -> str:
 
 def is_copy(name: str) -> bool:
     """Whether a file beside a store is a copy that conch has made of one."""
-    parts = (".backup", ".before-restore-", ".set-aside-", ".rescued-", ".damaged-")
+    # A restore that was killed has left a `.scratch-`.
+    parts = (".backup", ".before-restore-", ".set-aside-", ".rescued-", ".damaged-", ".scratch-")
     return any(part in name for part in parts)
 
 
