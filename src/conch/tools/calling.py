@@ -24,8 +24,14 @@ if TYPE_CHECKING:
 _LONGEST_FACT = 200
 
 
+def _not_asked() -> None:
+    pass
+
+
 def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Reply:
     """Like `run_tool`, but never raises: a refusal, or a defect of ours, becomes an error reply."""
+    if not session.app.store.is_server:  # otherwise other queries travel with those of the call
+        return _call_tool(tool, session, arguments, call, _not_asked)
     with session.expecting_mail() as aside, session.staying_active():
         return _call_tool(tool, session, arguments, call, aside)
 

@@ -65,8 +65,7 @@ def _add_left(data: Object, text: str, told: Told) -> str:
             break
     else:  # as almost always
         return text
-    left = {name: value for name, value in data.items() if name not in told}
-    return _add(text, (fact for fact in _facts(left) if f"{fact[0]}.{fact[1]}" not in told))
+    return _add(text, _facts(data, told=told))
 
 
 def _add(text: str, facts: Iterable[_Fact]) -> str:
@@ -83,19 +82,27 @@ def _add(text: str, facts: Iterable[_Fact]) -> str:
     return "\n".join(filter(None, [text, *added, *blocks]))
 
 
-def _facts(data: Object, about: str = "") -> Iterator[_Fact]:
-    """Every value that is not an object, and every list of such values. What is false or empty is not a fact."""
+def _facts(data: Object, about: str = "", told: Told = frozenset()) -> list[_Fact]:
+    """Every value that is not an object, and every list of such values, without those that are `told`.
+
+    What is false or empty is not a fact.
+    """
+    found: list[_Fact] = []
     for name, value in data.items():
         if name in _SHOWN_WHOLE or (not value and type(value) not in _NUMBERS):
+            continue
+        path = f"{about}.{name}" if about else name
+        if path in told:
             continue
         if not name.isidentifier():
             name = _spell(one_line(name))
         if isinstance(value, dict):
-            yield from _facts(value, f"{about}.{name}" if about else name)
+            found += _facts(value, f"{about}.{name}" if about else name, told)
         elif not isinstance(value, list) or not any(isinstance(each, (dict, list)) for each in value):
-            yield about, name, value
+            found.append((about, name, value))
         elif about:  # only a list of the reply itself has a text for each of its items
-            yield about, name, json.dumps(value, ensure_ascii=False, default=str)
+            found.append((about, name, json.dumps(value, ensure_ascii=False, default=str)))
+    return found
 
 
 def _is_told(text: str, name: str, value: Any) -> bool:

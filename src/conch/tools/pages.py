@@ -229,4 +229,14 @@ def _size_of_text(text: str) -> int:
 @lru_cache(maxsize=1)
 def _encoder() -> Callable[[Any], str]:
     """Made once, at the first use: commands need no budget, and `json` is slow to import."""
-    return json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+    return speller(allow_nan=True)
+
+
+def speller(*, allow_nan: bool) -> Callable[[Any], str]:
+    """A function that returns a value as JSON. `JSONEncoder.encode` makes a new C encoder for each value."""
+    encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, allow_nan=allow_nan)
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encoder.encode
+    spell = make(None, encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, allow_nan)
+    return lambda value: "".join(spell(value, 0))

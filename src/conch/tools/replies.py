@@ -233,11 +233,13 @@ class Brought:
 
     def messages(self, now: Delivered) -> set[tuple[str, int]]:
         """The topic and the number of each message, with those that are brought now."""
+        if not self._replies and not now.seqs:  # as almost always
+            return set()
         return {(each.topic_id, seq) for each in [*self._replies, now] for seq in each.seqs}
 
     def questions(self) -> tuple[str, ...]:
         """The ids of the questions, of which only the number is still mail."""
-        return tuple(question_id for each in self._replies for question_id in each.ids)
+        return tuple([question_id for each in self._replies for question_id in each.ids])
 
 
 class Reply(NamedTuple):

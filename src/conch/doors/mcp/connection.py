@@ -44,7 +44,7 @@ _Ask = Callable[[], str | None]
 MakeSession = Callable[[_Ask, _Ask], Session]
 """Makes the connection's session from `client_name` and `default_path`."""
 
-_WAITS = frozenset(("wait_seconds", "max_wait_ms"))  # arguments that let a call wait, unless they are 0
+_WAITS = ("wait_seconds", "max_wait_ms")
 _DRAIN_SECONDS = 0.6  # a harness kills a server that takes long to end
 _READ_SECONDS = 0.3  # for a client that has closed its end, to read its last replies
 _OUT_OF_MEMORY = "Internal error: there is not enough memory. Check what was changed, and try again later."
@@ -55,6 +55,11 @@ _MOST_ECHOED = 80  # characters of the client's own text that an error repeats
 
 def _nothing() -> None:
     pass
+
+
+def _wait_of(tool: Tool) -> str | None:
+    """The argument that lets a call of the tool wait for other agents, unless it is 0."""
+    return next((name for name in _WAITS if name in tool.input_schema["properties"]), None)
 
 
 class ServerInfo(NamedTuple):
@@ -80,7 +85,7 @@ class Connection:
     ) -> None:
         """`prepare` runs once, after the first reply. `leave` ends the process if `serve` cannot return."""
         self._tools = tools
-        self._waits = {name: _WAITS & tool.input_schema["properties"].keys() for name, tool in tools.items()}
+        self._waits = {name: _wait_of(tool) for name, tool in tools.items()}
         self._introduction: Object = {"capabilities": {"tools": {}, **CAPABILITIES}, "instructions": info.instructions}
         self._wire = wire
         self._prepare: Task | None = prepare
@@ -303,14 +308,15 @@ class Connection:
     def _start_call(self, request: Request, batch: Batch | None) -> None:
         name, arguments = request.params.get("name"), request.params.get("arguments")
         tool = self._tools.get(name) if isinstance(name, str) else None
-        if tool is None:
+        if tool is None or not isinstance(name, str):  # a type checker does not see that the first is enough
             raise Refusal(INVALID_PARAMS, f"Unknown tool: {one_line(str(name)[:_MOST_ECHOED])}")
         if arguments is not None and not isinstance(arguments, dict):
             raise Refusal(INVALID_PARAMS, "Invalid params: arguments must be an object.")
         self._session.note_sessions(meta_of(request.params))
         arguments = arguments or {}
-        is_brief = all(arguments.get(name) == 0 for name in self._waits[tool.name])
-        self._start(request, batch, tool.name, partial(self._call, request.id, tool, arguments), is_brief)
+        wait = self._waits[name]
+        is_brief = wait is None or arguments.get(wait) == 0
+        self._start(request, batch, name, partial(self._call, request.id, tool, arguments), is_brief)
 
     def _start(self, request: Request, batch: Batch | None, name: str, work: Work, is_brief: bool = False) -> None:
         """Do the work for a request. It can be cancelled, and it can report progress.

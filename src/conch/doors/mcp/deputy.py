@@ -31,6 +31,7 @@ class Deputy:
         self._lock = Lock()
         self._doorbell: Any = None  # an epoll object; what it watches is `_wire`, another one
         self._wire: Any = None
+        self._wire_number = -1
         self.is_free = False
         """Whether the deputy sleeps, so that it can replace the reader."""
         self._is_away = False  # the reader
@@ -45,7 +46,8 @@ class Deputy:
             self._wire, self._doorbell = select.epoll(), select.epoll()
             for descriptor, events in self._watched.items():
                 self._wire.register(descriptor, events)
-            self._doorbell.register(self._wire.fileno(), 0)
+            self._wire_number = self._wire.fileno()
+            self._doorbell.register(self._wire_number, 0)
             start_new_thread(self._work, ())
 
     def cover(self, task: Task) -> None:
@@ -70,8 +72,10 @@ class Deputy:
             self._returned.acquire()
 
     def _ring_for(self, events: int) -> None:
-        with suppress(OSError, MemoryError):  # it wakes for nothing, or what comes waits for the end of the task
-            self._doorbell.modify(self._wire.fileno(), events)
+        try:
+            self._doorbell.modify(self._wire_number, events)
+        except (OSError, MemoryError):  # it wakes for nothing, or what comes waits for the end of the task
+            pass
 
     def check(self) -> None:
         """Raise an exception that ends `read` if the reader is back. Call it before each wait for input."""

@@ -6,7 +6,7 @@ import json
 import re
 
 from conch.lean import Any, NamedTuple, TypeGuard
-from conch.tools.pages import Counted
+from conch.tools.pages import Counted, speller
 from conch.tools.replies import Object
 from conch.tools.text import well_formed
 
@@ -67,7 +67,7 @@ def _refuse_constant(name: str) -> None:
 
 # Python would accept NaN and Infinity, and write them too, but they are not JSON.
 _read_value = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
-_spell = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False).encode
+_spell = speller(allow_nan=False)
 
 
 def _read(text: str) -> Any:
@@ -229,10 +229,10 @@ def name_of(client_info: object) -> str | None:
 
 def result_reply(request_id: Id, result: Object) -> bytes:
     data: Object = result.get("structuredContent", {})
-    counted = {name: value.spelled for name, value in data.items() if type(value) is Counted}
     message: Object = {"jsonrpc": "2.0", "id": request_id, "result": result}
-    if not counted:
+    if Counted not in map(type, data.values()):
         return encode(message)
+    counted = {name: value.spelled for name, value in data.items() if type(value) is Counted}
     spelled = _spell_around(result, {"structuredContent": _spell_around(data, counted)})
     return _to_utf8(_spell_around(message, {"result": spelled}))
 
