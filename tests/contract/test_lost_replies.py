@@ -20,11 +20,15 @@ class Scene:
 
     def __init__(self, app: App, enter: Any, child: Callable[[], Any], clock: Any) -> None:
         self.app, self.clock = app, clock
-        self.ada, self.bob, self._child = enter("ada:1"), enter("bob:2"), child()
-        self.gone = enter("gone:3", self._child.process)
+        self._child, self._third = child(), child()
+        self.ada, self.bob = enter("ada:1"), enter("bob:2", self._child.process)
+        self.gone = enter("gone:3", self._third.process)
+
+    def end_bob(self) -> None:
+        self._child.kill()
 
     def end_the_third(self) -> None:
-        self._child.kill()
+        self._third.kill()
 
     def has_stick(self) -> bool:
         return bool(self.ada.data("get_room_state")["room"]["owner"] == "bob:2")
@@ -215,6 +219,20 @@ def test_what_was_granted_is_taken_back_if_it_is_unread_although_it_was_asked_fo
 
     leave_unread(first)
     leave_unread(second)
+
+    assert not grant.is_held(scene)
+    assert verify_store(scene.app.store).problems == []
+
+
+@every_loss
+@grants_told_again
+def test_what_a_lost_reply_granted_is_taken_back_from_an_agent_that_is_gone(
+    scene: Scene, grant: Grant, lose: Callable[[Delivery], None]
+) -> None:
+    delivery = granted(scene, grant)
+    scene.end_bob()
+
+    lose(delivery)
 
     assert not grant.is_held(scene)
     assert verify_store(scene.app.store).problems == []

@@ -174,7 +174,6 @@ def test_rooms_are_changed_through_one_gate() -> None:
         "members.membership": ["_create", "_enter", "_join"],  # the caller is not a member yet
         "notices.delivery": ["_mark"],  # changes nothing that others see
         "overseeing.steering": ["redact"],  # a message on a topic, which may have no room
-        "turns.waiting": ["_give_back"],  # undoes a claim for a process that may have ended since
     }
 
     writers = {

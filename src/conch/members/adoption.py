@@ -141,7 +141,7 @@ class Adoption:
         nobody.
         """
         moved.lose()
-        with self._rooms.change(caller, room_id, LOCK, even_closed=True) as (tx, snapshot):
+        with self._rooms.undo(room_id, LOCK) as (tx, snapshot):
             held, prior = _load_reservations(tx, snapshot, caller.agent_id), snapshot.find(moved.prior_id)
             if prior is None:  # it has left meanwhile, so nothing can return to it
                 return

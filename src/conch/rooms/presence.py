@@ -1,7 +1,7 @@
 """The gate into a room, and the signs of life of its members.
 
-A member changes a room through `Rooms.change`, where `admit` decides who may pass. Only joining again and giving back a
-claim need no admission.
+A member changes a room through `Rooms.change`, where `admit` decides who may pass. Only joining again and taking
+back what a lost reply granted need no admission.
 
 Every call and every wait of a member is a sign of life. Not every call writes it: a sign is renewed once it is older
 than `renewal_ms`. So waiting and watching cost the store almost nothing.
@@ -85,6 +85,16 @@ class Rooms:
             yield tx, touched
             touched.roll.mark_gone(tx)
         self.note_touch(caller)  # only now: a transaction that fails has recorded nothing
+
+    @contextmanager
+    def undo(self, room_id: str, *locks: str, ahead: Ahead = _nothing) -> Iterator[tuple[Transaction, Snapshot]]:
+        """Open a write transaction and load the room, to take back what a lost reply granted.
+
+        That needs no admission: the agent may be gone. It is no sign of life either.
+        """
+        with self._store.write(room_id, *locks) as tx:
+            ahead(tx, room_id)
+            yield tx, self.load(tx, room_id)
 
     def briefly(self, work: Callable[[], Made]) -> Made:
         """Make a change of a room that may have to read much; see `Store.briefly`."""

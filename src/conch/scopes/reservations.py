@@ -182,7 +182,7 @@ class Reservations:
             self._rooms.briefly(partial(self._withdraw, caller, grant.reservation, grant.holding, unread))
 
     def _withdraw(self, caller: Caller, reservation: Reservation, holding: Holding, unread: bool) -> None:
-        with self._rooms.change(caller, reservation.room_id, even_closed=True) as (tx, snapshot):
+        with self._rooms.undo(reservation.room_id) as (tx, snapshot):
             found = find_overlapping(tx, snapshot, Scope(reservation.path, reservation.scope_key))
             mine = _own_exact(found, caller)
             if mine is None or mine.reservation_id != reservation.reservation_id or not holding.is_lost(mine, unread):

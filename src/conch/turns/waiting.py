@@ -357,9 +357,7 @@ class Claims:
 
     def _give_back(self, caller: Caller, claim: Claim, unread: bool) -> bool:
         before, claimed = claim.before, claim.room
-        with self._store.write(claimed.room_id) as tx:
-            expect_event(tx)
-            snapshot = self._rooms.load(tx, claimed.room_id)
+        with self._rooms.undo(claimed.room_id, ahead=_expect_event) as (tx, snapshot):
             room = snapshot.room
             if not claim.has_lease_of(room) or not claim.telling.is_lost(unread):
                 return False  # its owner has learned of the claim some other way, and keeps it
@@ -411,6 +409,10 @@ def force_stick(tx: Transaction, snapshot: Snapshot, person: Person, reason: str
         why, message, advice = _why_not(snapshot, person.caller)
         raise TakeoverNotAvailable(message, advice, reason=why, **snapshot.facts)
     return _take(tx, snapshot, person.caller, reason, {"cause": FORCED})
+
+
+def _expect_event(tx: Transaction, room_id: str) -> None:
+    expect_event(tx)
 
 
 def _expect_grant(tx: Transaction, room_id: str) -> None:
