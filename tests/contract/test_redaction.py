@@ -17,6 +17,7 @@ from conch.bus.drafts import check_outbox
 from conch.errors import InvalidArgument
 from conch.notices.timeline import read_timeline
 from conch.overseeing.steering import Steering
+from conch.rooms.handoffs import _ARTIFACT_FIELDS, _FIELDS
 from conch.upkeep.verify import verify_store
 
 SECRET = "hunter2-correct-horse"
@@ -85,6 +86,21 @@ def test_every_byte_of_a_secret_goes_and_the_record_says_who_did_it(world: World
     assert app.search.search("hunter2", mode="fts").hits == []
     assert [hit.seq for hit in app.search.search("before", mode="fts").hits] == [1]
     assert verify_store(app.store).problems == []
+
+
+def test_a_secret_goes_from_every_field_of_a_handoff_and_from_the_ids_of_clients(world: World) -> None:
+    artifact = {"path": f"src/{SECRET}", "role": "edit", "note": f"has {SECRET}", "lines": [1, 2]}
+    handoff = {"status": SECRET, "next_action": SECRET, "open_questions": [SECRET], "do_not": [f"use {SECRET}"]}
+    room = world.app.claims.wait_for_turn(world.ada, world.room.room_id, max_wait_ms=0).snapshot.room
+    given = {**handoff, "artifacts": [artifact]}
+    assert (given.keys(), artifact.keys()) == (_FIELDS.keys(), _ARTIFACT_FIELDS.keys())
+    world.app.turns.release_stick(world.ada, room.room_id, room.lease_id or "", room.turn_id, given)
+    said = [world.say("twice", client_message_id=f"{number} {SECRET}") for number in range(2)]
+
+    assert world.redact(said[0], SECRET) >= 3
+
+    assert remains(world.app) == []
+    assert verify_store(world.app.store).problems == []
 
 
 def test_without_the_secret_only_what_repeats_the_whole_message_goes(world: World) -> None:

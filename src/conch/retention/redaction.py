@@ -33,13 +33,13 @@ class _Column(NamedTuple):
 _RECORD = ("to", "redacted_by", "redacted_at")  # names and a time, in the metadata of a message
 # What conch itself reads (numbers, names and its own words) stays as it is, so that every row stays valid.
 _PLAIN = (
-    *("repeats_in_messages", "repeats_in_reasons", "repeats_in_topics", "repeats_in_questions"),
+    *("repeats_in_messages", "repeats_in_ids", "repeats_in_reasons", "repeats_in_topics", "repeats_in_questions"),
     "repeats_in_roles",
 )
 _JSON = (
     _Column("metadata", 0, ours=(*_RECORD, "repo_pointers", "suggested_followups")),
     _Column("topic_metadata", ""),
-    _Column("handoffs", 0, ("status", "next_action", "open_questions", "do_not", "path")),
+    _Column("handoffs", 0, ("status", "next_action", "open_questions", "do_not", "path", "note")),
     _Column("details", 0, ("note",)),
     _Column(
         "notices",

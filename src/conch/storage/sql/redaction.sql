@@ -14,6 +14,10 @@ UPDATE messages SET content_markdown = :text, metadata_json = :metadata_json WHE
 -- name: repeats_in_messages
 UPDATE messages SET content_markdown = replace(content_markdown, :needle, :mark) WHERE replace(content_markdown, :needle, '') <> content_markdown;
 
+-- name: repeats_in_ids
+-- An id that is changed would be no id of its sender any more.
+UPDATE messages SET client_message_id = NULL WHERE replace(client_message_id, :needle, '') <> client_message_id;
+
 -- name: repeats_in_reasons
 UPDATE room_events SET reason = replace(reason, :needle, :mark) WHERE replace(reason, :needle, '') <> reason;
 
