@@ -311,6 +311,16 @@ def test_a_closed_room_stays_while_a_notice_in_it_is_not_accepted(world: World) 
     assert (world.prune().rooms, world.problems()) == (1, [])
 
 
+def test_a_notice_for_an_agent_that_never_returns_does_not_keep_a_closed_room(world: World) -> None:
+    world.app.notices.send(world.ada, world.room.room_id, "BLOCKED", "bob:1", BLOCKED)
+    lease = world.claim(world.ada)
+    world.app.membership.close_room(world.ada, lease.room_id, lease.lease_id, lease.turn_id, "done")
+    world.pass_days(100, unseen=(world.bob,))
+
+    assert (world.retention.survey(90 * DAY).rooms, world.prune().rooms, world.problems()) == (1, 1, [])
+    assert "bob:1" not in agents_left(world)
+
+
 def agents_left(world: World) -> set[str]:
     with world.app.store.read() as tx:
         return {row["agent_id"] for row in tx.dump("agents")}

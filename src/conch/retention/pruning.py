@@ -161,7 +161,8 @@ class Pruning:
         return found
 
     def _closed(self, tx: Transaction, statement: str, gone: set[str]) -> list[Row]:
-        return [row for row in tx.all(statement, cutoff=self.cutoff) if row["topic_id"] in gone]
+        rows = tx.all(statement, cutoff=self.cutoff, alive_since=self._alive_since)
+        return [row for row in rows if row["topic_id"] in gone]
 
     # -- deleting it
 

@@ -150,10 +150,13 @@ DELETE FROM reservations WHERE reservation_id IN :subjects;
 DELETE FROM protocol_events WHERE event_id IN :subjects;
 
 -- name: closed_rooms_to_erase
--- The closed rooms in which nothing waits to be accepted or released.
+-- The closed rooms in which nothing waits to be accepted by an agent that was seen since `alive_since`, or to be released.
 SELECT r.room_id, r.topic_id FROM path_rooms r JOIN topics t ON t.topic_id = r.topic_id
 WHERE r.state = 'closed' AND t.closed_at < :cutoff
-  AND NOT EXISTS (SELECT 1 FROM protocol_events e WHERE e.room_id = r.room_id AND e.state <> 'accepted')
+  AND NOT EXISTS (
+    SELECT 1 FROM protocol_events e JOIN agents a ON a.agent_id = e.to_agent_id
+    WHERE e.room_id = r.room_id AND e.state <> 'accepted' AND a.last_seen_at >= :alive_since
+  )
   AND NOT EXISTS (
     SELECT 1 FROM reservations v WHERE v.room_id = r.room_id AND v.state = 'active' AND v.expires_at >= :cutoff
   );
