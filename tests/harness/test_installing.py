@@ -265,6 +265,53 @@ def test_a_link_to_a_file_that_is_not_there_yet_is_written_through(harness: Harn
     assert path.is_symlink() and not dotfiles.exists()
 
 
+def leave(path: Path, text: str) -> None:
+    """What is left of settings: this text, or nothing if it is `gone`."""
+    path.unlink()
+    if text != "gone":
+        path.write_text(text)
+
+
+@pytest.mark.parametrize("text", ["gone", "", "\n"])
+@pytest.mark.parametrize("harness", EACH)
+def test_settings_that_were_deleted_or_emptied_since_are_written_again(harness: Harness, text: str, home: Path) -> None:
+    place = place_in(home)
+    path = settings_of(harness, place)
+    Installer(place).install(harness)
+    written = path.read_text()
+    leave(path, text)
+
+    results = Installer(place).install(harness)
+
+    assert "refused" not in outcomes(results)
+    assert path.read_text().strip() == written.strip()
+
+
+@pytest.mark.parametrize("text", ["gone", "", "\n"])
+@pytest.mark.parametrize("harness", EACH)
+def test_settings_that_were_deleted_or_emptied_since_stay_so(harness: Harness, text: str, home: Path) -> None:
+    place = place_in(home)
+    path = settings_of(harness, place)
+    Installer(place).install(harness)
+    leave(path, text)
+
+    results = Installer(place).uninstall(harness)
+
+    assert results[0].outcome == "kept"
+    assert [path.name for path in home.rglob("*") if path.is_file()] == [path.name] * (text != "gone")
+
+
+@pytest.mark.parametrize("action", ["install", "uninstall"])
+def test_what_a_killed_installer_has_left_is_removed(home: Path, action: str) -> None:
+    place, draft = place_in(home), home / ".cursor" / "mcp.json.conch-4711"
+    Installer(place).install(HARNESSES["cursor"])
+    draft.write_text("half")
+
+    getattr(Installer(place), action)(HARNESSES["cursor"])
+
+    assert not draft.exists()
+
+
 def test_two_installers_at_once_lose_nothing(home: Path) -> None:
     place = place_in(home)
     harnesses = [HARNESSES[slug] for slug in ("codex", "gemini", "opencode", "copilot", "qwen")]
@@ -416,9 +463,10 @@ def test_what_cannot_be_taken_back_is_reported_beside_what_was(home: Path) -> No
     settings.write_text(FOREIGN_TOML)
     Installer(place).install(codex)
     blocking = Path(f"{settings}.conch-{os.getpid()}")  # then no new text can be written beside the file
-    blocking.touch()
+    blocking.mkdir()
 
     refused, *others = Installer(place).uninstall(codex)
+    blocking.rmdir()
 
     assert (refused.outcome, refused.why) == ("refused", "File exists")
     assert outcomes(others) == {"deleted"}

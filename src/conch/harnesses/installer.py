@@ -119,13 +119,13 @@ class Installer:
 
     def _plan(self, change: Change) -> Result:
         try:
-            before, record = _read(change.path), self._read_record(change.path)
+            before, record = self._read(change.path), self._read_record(change.path)
             text = before or ""
             if before is not None and _says(change, text):
                 return Result(change.path, "unchanged", "", before, before)
             if _is_own_file(change) and record is not None and text not in ("", record.written):
                 return Result(change.path, "kept", "you changed it; delete it to get the text of this version")
-            after = _apply(change, text if record is None else _undo(change, text, record))
+            after = _apply(change, _undo(change, text, record) if record is not None and text.strip() else text)
             _require_writable(_target(change.path))
         except (Unreadable, OSError) as problem:
             return Result(change.path, "refused", _explain(problem))
@@ -152,11 +152,11 @@ class Installer:
     def _take_back(self, change: Change, record: _Record, slug: str) -> Result:
         others = [each for each in record.harnesses if each != slug]
         try:
-            before = _read(change.path)
+            before = self._read(change.path)
             if others:
                 result = Result(change.path, "kept", f"still needed by {', '.join(others)}")
-            elif before is None:
-                result = Result(change.path, "kept", "it is gone already")
+            elif before is None or not before.strip():
+                result = Result(change.path, "kept", "it is gone already" if before is None else "it is empty")
             elif _is_own_file(change) and before != record.written:
                 result = Result(change.path, "kept", "you changed it; delete it yourself")
             else:
@@ -183,6 +183,12 @@ class Installer:
                 os.rmdir(folder)
             except OSError:  # others use it
                 break
+
+    def _read(self, path: str) -> str | None:
+        """The text of a file, after deleting the drafts of it that killed installers have left."""
+        if not self._is_dry:  # so this is the only installer that runs now
+            _discard_drafts(_target(path))
+        return _read(path)
 
     # -- records
 
@@ -292,6 +298,14 @@ def _write(path: str, text: str) -> None:
     except BaseException:
         _discard(draft)
         raise
+
+
+def _discard_drafts(target: str) -> None:
+    folder, name = os.path.split(target)
+    with suppress(OSError):
+        for each in os.listdir(folder):
+            if each.startswith(f"{name}.conch-") and each.rpartition("-")[2].isdecimal():
+                _discard(os.path.join(folder, each))
 
 
 def _discard(path: str) -> None:
