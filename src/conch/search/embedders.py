@@ -18,6 +18,7 @@ MOST_VECTORS = 200_000  # only the newest messages are searched: 200 MB with 256
 # Bytes of addresses: for the libraries, a model and what it needs to embed texts.
 _MEMORY = 400 * 1024 * 1024
 _MEMORY_OF_A_THREAD = 40 * 1024 * 1024
+_MEMORY_OF_TEXTS = 64 * 1024 * 1024  # for a batch, once the model is loaded
 LONGEST_TEXT = 2_000  # characters of a message that are embedded
 _BATCH = 32  # texts at once; the model pads all of them to the length of the longest
 
@@ -33,6 +34,7 @@ class Embedder(NamedTuple):
         """One row of length 1 per text; a row of zeros for a blank text."""
         import numpy as np
 
+        _try_memory(_MEMORY_OF_TEXTS)
         # Sorted by length, because padding short texts to a long one costs time and memory.
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
         cut = [texts[place][:LONGEST_TEXT] for place in order]
@@ -109,10 +111,15 @@ def load_embedder(model: Model) -> Embedder:
         raise SemanticUnavailable(f"The model {model.name} {why}", model=model.name) from error
 
 
+def _try_memory(size: int) -> None:
+    """OSError if there are not so many bytes of addresses."""
+    mmap.mmap(-1, size).close()
+
+
 def _try_resources() -> None:
     """OSError or RuntimeError if memory or threads are short. Otherwise numpy's library would end the whole process."""
     cores = os.cpu_count() or 1
-    mmap.mmap(-1, _MEMORY + cores * _MEMORY_OF_A_THREAD).close()
+    _try_memory(_MEMORY + cores * _MEMORY_OF_A_THREAD)
     end = threading.Event()
     started: list[threading.Thread] = []
     try:

@@ -104,6 +104,21 @@ def test_a_search_by_meaning_without_memory_does_not_end_the_server(ada, limit, 
     assert ada.call("messages_search", query="anything")["structuredContent"]["mode"] == "hybrid"
 
 
+def test_a_loaded_model_without_memory_does_not_end_the_server(ada, limit):
+    ada.call("messages_search", query="anything")
+    texts = [{"content_markdown": " ".join(f"word{n}x{m}" for m in range(300))} for n in range(50)]
+    topic_id = ada.call("topic_resolve", name=str(ada.errors.parent))["structuredContent"]["topic_id"]
+    for _ in range(3):
+        ada.call("sync", topic_id=topic_id, outbox=texts, wait_seconds=0)
+    limit(resource.RLIMIT_AS, virtual_size(ada))
+
+    found = ada.call("messages_search", query="word1x1")
+
+    limit(resource.RLIMIT_AS, resource.RLIM_INFINITY)
+    assert found["isError"]
+    assert ada.call("messages_search", query="word1x1")["structuredContent"]["mode"] == "hybrid"
+
+
 FEW_FILES = """
 import resource, sys
 from conch.main import main
