@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_VECTORS = 200_000  # only the newest messages are searched: 200 MB with 256 numbers each
-# Bytes of addresses: for the libraries, a model and what it needs to embed texts.
+# Bytes of address space: for the libraries, a model and what it needs to embed texts.
 _MEMORY = 400 * 1024 * 1024
 _MEMORY_OF_A_THREAD = 40 * 1024 * 1024
 _MEMORY_OF_TEXTS = 64 * 1024 * 1024  # for a batch, once the model is loaded
@@ -112,7 +112,7 @@ def load_embedder(model: Model) -> Embedder:
 
 
 def _try_memory(size: int) -> None:
-    """OSError if there are not so many bytes of addresses."""
+    """OSError if less address space than this is left."""
     mmap.mmap(-1, size).close()
 
 

@@ -53,7 +53,7 @@ def check_arguments(tool: str, schema: Object, arguments: Object) -> Object:
 
 
 def _is_plainly_right(schema: Object, value: str) -> bool:
-    """Whether a text, such as almost every id, needs none of the slower checks, which also find out what is wrong."""
+    """Whether a text is plainly valid, as almost every id is. The slower checks also find out what is wrong."""
     return (
         value.isascii()
         and value.isprintable()

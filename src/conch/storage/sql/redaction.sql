@@ -15,7 +15,7 @@ UPDATE messages SET content_markdown = :text, metadata_json = :metadata_json WHE
 UPDATE messages SET content_markdown = replace(content_markdown, :needle, :mark) WHERE replace(content_markdown, :needle, '') <> content_markdown;
 
 -- name: repeats_in_ids
--- An id that is changed would be no id of its sender any more.
+-- A changed id would no longer be the sender's own, so it is removed.
 UPDATE messages SET client_message_id = NULL WHERE replace(client_message_id, :needle, '') <> client_message_id;
 
 -- name: repeats_in_reasons
