@@ -14,9 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from conch.errors import SemanticUnavailable
 from conch.search.embedders import Embedder, Model, find_model, load_embedder
+from conch.search.minilm import load as minilm_weights
 
 OFFLINE = """
 import os, sys
@@ -106,6 +110,26 @@ def test_weights_without_what_runs_them_are_no_model(tmp_path: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "tokenizers", None)
 
     assert (refused.value.details["model"], find_model(None).name) == ("all-minilm-l6-v2", "wordllama-256")
+
+
+@pytest.mark.parametrize("missing", ["", "encoder.layer.0.output.dense.weight"])
+def test_weights_of_another_model_are_no_model(tmp_path: Path, missing: str) -> None:
+    tokenizer = Tokenizer(WordLevel({"[UNK]": 0, "[PAD]": 1}, "[UNK]"))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    names = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
+    layer = [f"encoder.layer.0.{each}" for each in (*names, "intermediate.dense", "output.dense")]
+    norms = ["embeddings", "encoder.layer.0.attention.output", "encoder.layer.0.output"]
+    weights = {
+        **{f"embeddings.{each}_embeddings.weight": np.ones((256, 12)) for each in ("word", "position", "token_type")},
+        **{f"{each}.weight": np.eye(12) for each in layer},
+        **{f"{each}.LayerNorm.weight": np.ones(12) for each in norms},
+        **{f"{each}.bias": np.ones(12) for each in (*layer, *(f"{norm}.LayerNorm" for norm in norms))},
+    }
+    weights.pop(missing, None)
+    save_file({name: each.astype(np.float32) for name, each in weights.items()}, tmp_path / "model.safetensors")
+
+    with pytest.raises(SemanticUnavailable, match="damaged or of another model"):
+        load_embedder(Model("minilm", (), lambda: Embedder("minilm", 0.2, minilm_weights(str(tmp_path)))))
 
 
 def test_a_broken_installation_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:

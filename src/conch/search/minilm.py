@@ -21,18 +21,22 @@ _TOKENS_AT_ONCE = 1_024  # larger arrays no longer fit into the caches of a proc
 _HEADS = 12
 _EPSILON = 1e-12
 _MASKED = np.float32(-1e9)  # as good as no attention at all
+# How the vector of a known text begins. Damaged weights, and those of another model, give something else.
+_KNOWN_TEXT = "Agents take turns."
+_KNOWN_VECTOR = (0.0637, -0.0451, -0.5879, -0.0794, -0.0372, -0.0067)
+_TOLERANCE = 0.01
 # Abramowitz and Stegun, 7.1.26: the error function to 1.5e-7, because numpy has none.
 _ERF_SLOPE = np.float32(0.3275911)
 _ERF_TERMS = tuple(map(np.float32, (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)))
 
 
 def load(folder: str) -> Callable[[Sequence[str]], _Array]:
-    """Read the weights; returns what turns texts into rows of 384 numbers."""
+    """Read the weights; returns what turns texts into rows of 384 numbers. ValueError if they are not this model's."""
     weights: dict[str, _Array] = load_file(os.path.join(folder, "model.safetensors"))
     tokenizer = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
     tokenizer.enable_truncation(_MOST_TOKENS)
     tokenizer.enable_padding()  # to the longest text of a batch
-    layers = 1 + max(int(name.split(".")[2]) for name in weights if name.startswith("encoder.layer."))
+    layers = 1 + max((int(name.split(".")[2]) for name in weights if name.startswith("encoder.layer.")), default=-1)
 
     def encode(texts: Sequence[str]) -> _Array:
         encoded = tokenizer.encode_batch(list(texts))
@@ -42,7 +46,17 @@ def load(folder: str) -> Callable[[Sequence[str]], _Array]:
         parts = [slice(first, first + rows) for first in range(0, len(ids), rows)]
         return np.concatenate([_read(weights, layers, ids[part], mask[part]) for part in parts])
 
+    if not _is_known(encode):
+        raise ValueError("its weights are damaged or of another model")
     return encode
+
+
+def _is_known(encode: Callable[[Sequence[str]], _Array]) -> bool:
+    try:
+        found = encode([_KNOWN_TEXT])[0][: len(_KNOWN_VECTOR)]
+    except (KeyError, IndexError, ValueError):  # some are missing, or have another shape
+        return False
+    return len(found) == len(_KNOWN_VECTOR) and bool(np.allclose(found, _KNOWN_VECTOR, atol=_TOLERANCE))
 
 
 def _read(weights: dict[str, _Array], layers: int, ids: NDArray[np.int64], mask: _Array) -> _Array:
