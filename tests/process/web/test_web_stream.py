@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import threading
@@ -16,8 +17,10 @@ from tests.process.web.conftest import Console, Event, Stream
 from conch.agents.connections import Connection, close_connection, record_connection
 from conch.app import open_app
 from conch.calls import Call
+from conch.doors.web.stream import Hub
 from conch.errors import Cancelled
 from conch.host import processes
+from conch.overseeing.lapses import Ends
 
 
 @pytest.fixture
@@ -175,6 +178,32 @@ def test_the_end_of_a_process_is_announced(console: Console, harness: subprocess
 
     assert console.get("/api/rooms")["rooms"][0]["state"] == "owner_gone"
     assert console.get(f"/api/rooms/{room_id}/turns")["turns"][0]["is_gone"] is True
+
+
+def test_a_stream_begins_when_the_end_of_a_process_cannot_be_missed(
+    console: Console, harness: subprocess.Popen[bytes]
+) -> None:
+    hold_stick(console, harness)
+    process = processes.look_up(harness.pid)
+    assert process is not None
+    app = open_app(console.environ)
+
+    async def open_one() -> Ends:
+        hub = Hub(app)
+        queue, _ = await hub.open()
+        harness.kill()
+        harness.wait()
+        hub.leave(queue)
+        return hub.ends
+
+    ends = asyncio.run(open_one())
+    ends.notice(5)
+    for thread in threading.enumerate():
+        if thread.name == "conch-news":  # it still uses the store
+            thread.join()
+    app.close()
+
+    assert ends.find(process) is not None
 
 
 def show_holder(console: Console, room_id: str) -> dict[str, Any]:

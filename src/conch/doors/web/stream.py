@@ -155,11 +155,11 @@ class _Reader(threading.Thread):
 
     def _look(self, pause: Pause) -> None:
         may_be_other = pause.rung or self._was_deaf
-        self.ready.set()  # only now: what happens from here on is heard
         if len(self._app.store.replacements) != self._stores:
             self._start_again()
         has_news = self._read()  # before the pages look: news that comes later rings again
         has_lapsed = self._lapses.notice(pause, may_be_other or has_news)
+        self.ready.set()  # only now: from here on, every change is heard and the end of every process is seen
         if has_lapsed or may_be_other or has_news:
             self._publish([_Event("changed", {}, self.mark)])
         self._was_deaf = False
