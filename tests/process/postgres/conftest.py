@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
-from tests.conftest import Postgres, Programs
+from tests.conftest import EMPTY, Postgres, Programs
 from tests.process.forking import Fork, Forks, close_streams
 from tests.process.postgres.requests import Requests
 from tests.proxy import Link, Proxy
@@ -40,6 +40,10 @@ SETTINGS = {
     "max_wal_senders": "0",
     "password_encryption": "scram-sha-256",
 }
+
+END_OTHERS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
 
 Object = dict[str, Any]
 
@@ -157,9 +161,28 @@ def server(one_server: Server) -> Iterator[Server]:
         one_server.start()
 
 
+@pytest.fixture(scope="session")
+def one_database(one_server: Server) -> str:
+    one_server.ask("CREATE DATABASE shared OWNER conch")
+    return "shared"
+
+
 @pytest.fixture
-def database(server: Server) -> Iterator[str]:
-    """An empty database that belongs to the role `conch`."""
+def database(server: Server, one_database: str) -> Iterator[str]:
+    """It belongs to the role `conch`. It has an empty store, or none if no test has made one.
+
+    A new database and its schema would take most of a test's time.
+    """
+    yield one_database
+    if not server.is_running:
+        server.start()
+    server.ask(END_OTHERS, one_database)
+    server.ask(EMPTY, one_database)
+
+
+@pytest.fixture
+def new_database(server: Server) -> Iterator[str]:
+    """It belongs to the role `conch`, and has no schema. For tests that change the schema, or see it created."""
     name = f"test_{os.urandom(4).hex()}"
     server.ask(f"CREATE DATABASE {name} OWNER conch")
     yield name

@@ -448,7 +448,9 @@ def test_messages_that_were_shown_while_nothing_could_be_written_come_again(
     assert conch("read", agent="claude:1").stdout.startswith("Nothing new.\n")
 
 
-def test_making_the_schema_is_a_change_too(app: App) -> None:
+def test_making_the_schema_is_a_change_too(app: App, server: Any, database: str) -> None:
+    server.ask("DROP SCHEMA IF EXISTS conch CASCADE", database)
+
     def request() -> None:
         with app.store.read() as tx:
             assert tx.now  # there is a store now

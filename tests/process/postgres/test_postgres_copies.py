@@ -22,6 +22,11 @@ Copy = Callable[..., Any]
 
 
 @pytest.fixture
+def database(new_database: str) -> str:
+    return new_database
+
+
+@pytest.fixture
 def agents_in_store(app: App, server: Any, database: str) -> int:
     """How many agents there are: more than are read at once."""
     app.store.migrate()

@@ -20,6 +20,11 @@ Conch = Callable[..., Any]
 
 
 @pytest.fixture
+def database(new_database: str) -> str:
+    return new_database
+
+
+@pytest.fixture
 def begin(environ: dict[str, str], workspace: str) -> Callable[..., subprocess.Popen[str]]:
     """Start a command as a process of its own."""
 

@@ -24,6 +24,11 @@ Conch = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
+def database(new_database: str) -> str:
+    return new_database
+
+
+@pytest.fixture
 def conch(environ: dict[str, str], tmp_path: Path) -> Conch:
     """Run a command, and see to it that no stream has a password in it."""
 

@@ -23,25 +23,12 @@ MOMENTS = [b"DELETE FROM messages", b"UPDATE topic_seq SET pruned_seq", b"DELETE
 MOMENTS += [b"DELETE FROM protocol_events", b"DELETE FROM room_members"]
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def app(environ: dict[str, str], clock: Clock) -> Iterator[App]:
-    app = open_app(environ, clock)
-    yield app
-    app.close()
-
-
-@pytest.fixture
-def ada(app: App, clock: Clock, tmp_path: Path) -> Caller:
-    """She did all this long ago, and has not been seen since."""
+def fill(url: str, root: Path) -> None:
+    """Ada and bob did all this long ago, and have not been seen since."""
+    clock = Clock()
     clock.ahead = -200 * DAY
-    root = tmp_path / "workspace"
-    root.mkdir()
     (root / "AGENTS.md").touch()
+    app = open_app({"HOME": str(root), "CONCH_STORE": url}, clock)
     ada, bob = (Caller(app, agent_id, os.path.realpath(root)) for agent_id in ("codex:ada", "claude:bob"))
     for start in range(0, MESSAGES, 50):
         ada.sync(*(f"old {number}" for number in range(start, start + 50)))
@@ -50,8 +37,22 @@ def ada(app: App, clock: Clock, tmp_path: Path) -> Caller:
             caller.claim()
             caller.release()
     app.search.search("old", mode="fts")
-    clock.ahead = 0
-    return ada
+    app.close()
+
+
+@pytest.fixture(scope="module")
+def filled(one_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    one_server.ask("CREATE DATABASE filled OWNER conch")
+    fill(one_server.url("filled", user="conch"), tmp_path_factory.mktemp("workspace"))
+    yield "filled"
+    one_server.ask("DROP DATABASE filled WITH (FORCE)")
+
+
+@pytest.fixture
+def database(server: Server, filled: str) -> Iterator[str]:
+    server.ask(f"CREATE DATABASE pruned OWNER conch TEMPLATE {filled}")
+    yield "pruned"
+    server.ask("DROP DATABASE pruned WITH (FORCE)")
 
 
 Prune = Callable[[], "subprocess.Popen[str]"]
@@ -82,7 +83,6 @@ def terminate_backends(process: subprocess.Popen[str], server: Server, database:
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda words: words.decode())
 @pytest.mark.parametrize("arrives", [True, False], ids=["after", "before"])
 def test_a_prune_that_is_cut_off_leaves_a_sound_store(
-    ada: Caller,
     app: App,
     prune: Prune,
     proxy: CommitProxy,
@@ -111,4 +111,5 @@ def test_a_prune_that_is_cut_off_leaves_a_sound_store(
     assert verify_store(app.store).problems == []
     Pruning(app.store, 90 * DAY).run()
     assert verify_store(app.store).problems == []
-    assert list(app.messages.history(ada.joined["topic_id"])) == []
+    ((topic_id,),) = server.ask("SELECT topic_id FROM conch.path_rooms", database)
+    assert list(app.messages.history(topic_id)) == []

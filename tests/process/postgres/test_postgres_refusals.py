@@ -32,6 +32,11 @@ Join = Callable[..., Any]
 
 
 @pytest.fixture
+def database(new_database: str) -> str:
+    return new_database
+
+
+@pytest.fixture
 def join(environ: dict[str, str], workspace: str, monkeypatch: pytest.MonkeyPatch) -> Join:
     """Open the store at an address as an agent would and join a room there; returns the answer."""
     monkeypatch.setenv("CONCH_AGENT_ID", "codex:1")

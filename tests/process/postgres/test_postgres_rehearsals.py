@@ -16,6 +16,11 @@ Read = Callable[[Transaction], str]
 
 
 @pytest.fixture
+def database(new_database: str) -> str:
+    return new_database
+
+
+@pytest.fixture
 def flights(server: Any) -> Iterator[Flights]:
     flights = Flights(server.socket)
     yield flights

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.process.cli.conftest import Terminal
+from tests.process.postgres.conftest import END_OTHERS
 
 from conch.app import App
 from conch.bells.base import seat_channel
@@ -22,9 +23,6 @@ from conch.bells.base import seat_channel
 HANDOFF = {"status": "done", "next_action": "go on"}
 LONG_MS = 28_000
 SOONER = 15.0  # seconds; a wait of LONG_MS neither ends nor polls by itself sooner
-TERMINATE = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
-"""
 
 
 class Table:
@@ -84,7 +82,7 @@ def test_a_waiter_waits_while_the_server_is_down(table: Table, server: Any) -> N
 def test_a_ring_that_was_missed_while_the_bell_was_away_is_made_up_for(
     table: Table, server: Any, database: str
 ) -> None:
-    server.ask(TERMINATE, database)
+    server.ask(END_OTHERS, database)
 
     released = table.release()
 
@@ -126,7 +124,7 @@ def test_a_process_does_not_notice_that_the_server_was_restarted_between_two_cal
 def test_a_store_replaces_the_connections_that_the_server_dropped(app: App, server: Any, database: str) -> None:
     with app.store.read() as one, app.store.read() as other:
         assert one.now and other.now  # from now on it keeps two
-    server.ask(TERMINATE, database)
+    server.ask(END_OTHERS, database)
 
     with app.store.write("a") as tx:
         rooms = tx.all("all_rooms")
