@@ -111,8 +111,15 @@ def typed(words: tuple[str | bytes, ...]) -> str:
 
 
 @pytest.fixture
-def conch(tmp_path: Path, forks: Forks) -> Conch:
+def new_conch(tmp_path: Path, forks: Forks) -> Conch:
+    """Without a store, until a command creates one."""
     return Conch(tmp_path, forks)
+
+
+@pytest.fixture
+def conch(new_conch: Conch, put_store: Callable[[Path], None]) -> Conch:
+    put_store(new_conch.database.parent)
+    return new_conch
 
 
 @pytest.fixture(scope="module")

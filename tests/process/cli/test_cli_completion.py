@@ -82,9 +82,11 @@ def test_agents_topics_and_rooms_are_those_of_this_moment(conch: Any, candidates
     assert candidates("state", "--room", "") == [room["room_id"]]
 
 
-def test_completing_changes_nothing_and_creates_no_store(conch: Any, candidates: Any) -> None:
-    assert candidates("pass", "") == []
-    assert not conch.database.exists()
+def test_completing_changes_nothing_and_creates_no_store(new_conch: Any) -> None:
+    completed = new_conch("completion", "candidates", "--", "pass", "")
+
+    assert (completed.status, completed.out) == (0, "")
+    assert not new_conch.database.exists()
 
 
 def test_completing_makes_no_agent_and_keeps_nobody_active(conch: Any, candidates: Any, look: Any) -> None:

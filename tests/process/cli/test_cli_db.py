@@ -37,8 +37,9 @@ def edit(database: Path, room: str) -> Edit:
     return run
 
 
-def test_path_says_where_the_store_is_and_makes_none(conch: Conch, database: Path) -> None:
-    answer, data = conch("db", "path"), conch("db", "path", "--json").data
+def test_path_says_where_the_store_is_and_makes_none(new_conch: Conch) -> None:
+    database = new_conch.database  # type: ignore[attr-defined]
+    answer, data = new_conch("db", "path"), new_conch("db", "path", "--json").data
 
     assert answer.out == f"{database}\n"
     assert data == {"path": str(database)}

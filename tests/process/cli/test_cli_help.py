@@ -34,11 +34,11 @@ def test_the_help_of_every_command_fits_80_columns_and_shows_its_usage(conch: Co
     assert all(len(line) <= 80 for line in answer.out.splitlines())
 
 
-def test_help_is_given_wherever_it_is_asked_for_and_nothing_else_happens(conch: Conch) -> None:
-    assert conch("db", "wipe", "--yes", "--help").out.startswith("usage: conch db wipe ")
-    assert conch("--help", "wait").out.startswith("usage: conch wait ")
-    assert conch("db", "--help").out.startswith("usage: conch db ACTION")
-    assert not conch.database.parent.exists()  # type: ignore[attr-defined]
+def test_help_is_given_wherever_it_is_asked_for_and_nothing_else_happens(new_conch: Conch) -> None:
+    assert new_conch("db", "wipe", "--yes", "--help").out.startswith("usage: conch db wipe ")
+    assert new_conch("--help", "wait").out.startswith("usage: conch wait ")
+    assert new_conch("db", "--help").out.startswith("usage: conch db ACTION")
+    assert not new_conch.database.parent.exists()  # type: ignore[attr-defined]
 
 
 def test_a_text_that_looks_like_an_option_can_be_written_after_two_dashes(conch: Conch) -> None:

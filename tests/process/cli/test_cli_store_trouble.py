@@ -218,10 +218,10 @@ def test_a_damage_that_only_verify_understands_is_not_called_a_defect(used: Any)
     assert "If `conch db verify` finds no damage in the store, this is a defect" in failed["message"]
 
 
-def test_a_data_directory_that_is_a_file_is_refused(conch: Any, tmp_path: Path) -> None:
+def test_a_data_directory_that_is_a_file_is_refused(new_conch: Any, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
 
-    refused = conch("join", "--json")
+    refused = new_conch("join", "--json")
 
     assert (refused.status, refused.error["code"]) == (4, "DB_UNAVAILABLE")
     assert "CONCH_DATA_DIR" in refused.error["message"]
@@ -382,7 +382,7 @@ def small_disk(shell: Shell, conch: Any, tmp_path: Path) -> Any:
     harness = shell("claude")
     harness.become("unshare -rm /bin/bash")
     data = tmp_path / "data"
-    assert harness.bash(f"mkdir {data} && mount -t tmpfs -o size=2m tmpfs {data}") == 0
+    assert harness.bash(f"mount -t tmpfs -o size=2m tmpfs {data}") == 0
     assert harness.run("join").status == 0
     return harness
 
