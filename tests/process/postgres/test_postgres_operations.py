@@ -240,7 +240,7 @@ def test_an_age_is_counted_from_the_moment_of_the_store(conch: Conch, tmp_path: 
         ("UPDATE conch.meta SET value = '99' WHERE key = 'schema_version'", "Upgrade conch and restart its servers"),
         ("DELETE FROM conch.meta", "Restore a dump"),
         ("UPDATE conch.meta SET value = '0' WHERE key = 'schema_version'", "Restore a dump"),
-        ("ALTER TABLE conch.meta RENAME TO facts", "Choose another database"),
+        ("ALTER TABLE conch.meta RENAME TO facts", "Restore a dump"),
     ],
 )
 def test_each_mismatch_has_its_own_advice(conch: Conch, server: Any, database: str, change: str, advice: str) -> None:
