@@ -239,6 +239,8 @@ class Brought:
 
     def questions(self) -> tuple[str, ...]:
         """The ids of the questions, of which only the number is still mail."""
+        if not self._replies:
+            return ()
         return tuple([question_id for each in self._replies for question_id in each.ids])
 
 

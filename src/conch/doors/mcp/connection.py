@@ -98,6 +98,8 @@ class Connection:
         self._session = make_session(lambda: self._client.name, self._roots.first_path)
         self._deputy = Deputy(wire.watched, self._stand_in, wire.wake)
         self._own_task: Task | None = None  # a call that the thread that reads will run
+        self._is_busy = False
+        """At the last rest, there was something that may need a look now."""
         self._ending = Lock()
         self._has_ended: bool | None = None
         self._resources = Resources(tools, self._session, self._client, wire.outbox, self._workers)
@@ -160,16 +162,16 @@ class Connection:
         self._workers.let_go()
         if self._own_task is not None:
             self._deputy.cover(self._run_own_task)
-        return self._is_busy
+        return self._note_busy()
 
     def _rest_of_deputy(self) -> bool:
         self._deputy.check()
         self._workers.let_go()
-        return self._is_busy
+        return self._note_busy()
 
-    @property
-    def _is_busy(self) -> bool:
-        return self._pending.is_busy or self._follow_ups.is_busy
+    def _note_busy(self) -> bool:
+        self._is_busy = self._pending.is_busy or self._follow_ups.is_busy
+        return self._is_busy
 
     def _run_own_task(self) -> None:
         task, self._own_task = self._own_task, None
@@ -177,9 +179,10 @@ class Connection:
             pass
 
     def _take(self, line: Line) -> None:
-        self._pending.take_back_unread()
-        self._follow_ups.retry()
-        self._workers.restart()
+        if self._is_busy:
+            self._pending.take_back_unread()
+            self._follow_ups.retry()
+            self._workers.restart()
         if isinstance(line, Cut):
             self._refuse_cut(line)
         elif line and not line.isspace():

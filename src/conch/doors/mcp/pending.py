@@ -117,14 +117,15 @@ class PendingCalls:
             self._by_id[request_id] = pending
             self._unwritten += 1
             self._running += 1
-            self._join(pending)
+            if batch is not None:
+                self._join(pending, batch)
         return pending
 
     def hold(self, batch: Batch) -> PendingCall:
         """Add to a batch a part that cannot be cancelled: a quick reply, or one that keeps the batch open."""
         pending = PendingCall(None, batch)
         with self._lock:
-            self._join(pending)
+            self._join(pending, batch)
         return pending
 
     def finish(self, pending: PendingCall, reply: bytes, delivery: Delivery = NOTHING_FOLLOWS) -> None:
@@ -235,10 +236,9 @@ class PendingCalls:
                         del self._answered[answered.request_id]
         return late
 
-    def _join(self, pending: PendingCall) -> None:
-        if pending.batch is not None:
-            pending.batch.calls.append(pending)
-            pending.batch.unfinished += 1
+    def _join(self, pending: PendingCall, batch: Batch) -> None:
+        batch.calls.append(pending)
+        batch.unfinished += 1
 
     def _cancel(self, pending: PendingCall) -> Delivery | None:
         """Call under the lock. Returns the delivery of a reply that only waited for its batch, for `not_sent`."""
