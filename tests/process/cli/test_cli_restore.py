@@ -223,7 +223,7 @@ def test_restores_at_the_same_moment_all_succeed(conch: Conch, backup: Path, dat
 
     statuses = [each.wait(timeout=60) for each in started]
 
-    assert statuses == [0] * 4
+    assert statuses == [0] * 4, [each.stdout.read() + each.stderr.read() for each in started]
     assert len([name for name in files(database) if "before-restore" in name]) == 4
     assert owner(conch) == "ada:1"
     assert conch("db", "verify").status == 0
