@@ -15,12 +15,12 @@ FROM pg_stat_user_tables WHERE relname IN ('agents', 'room_members')
 """
 
 
-def add_members(app: App, room_id: str) -> None:
-    """A crowd that has just joined, and that no statistics tell of yet."""
+def add_members(app: App, room_id: str, number: int, is_gone: int = 0) -> None:
+    """A crowd that has just joined, and that no statistics tell of yet, or one that has gone since."""
     with app.store.write(room_id) as tx:
-        who = [{"agent_id": f"crowd:{n}", "name": f"crowd-{n}", "session_kind": "mcp_harness"} for n in range(MEMBERS)]
+        who = [{"agent_id": f"crowd:{n}", "name": f"crowd-{n}", "session_kind": "mcp_harness"} for n in range(number)]
         agent = {"harness": "crowd", "created_at": tx.now, "last_seen_at": tx.now}
-        member = {"room_id": room_id, "joined_at": tx.now}
+        member = {"room_id": room_id, "joined_at": tx.now, "is_gone": is_gone}
         tx.load("agents", [{**each, **agent} for each in who])
         tx.load("room_members", [{**each, **member, "ordinal": n + 9} for n, each in enumerate(who)])
 
@@ -47,7 +47,7 @@ def test_plans_for_a_small_room_do_not_outlive_it(app: App, tmp_path: Path) -> N
     for _ in range(10):
         take_a_turn(ada)
         take_a_turn(bob)
-    add_members(app, ada.joined["room_id"])
+    add_members(app, ada.joined["room_id"], MEMBERS)
     for _ in range(300):  # more calls than before, so the plans were renewed
         ada.sync()
 
@@ -55,3 +55,16 @@ def test_plans_for_a_small_room_do_not_outlive_it(app: App, tmp_path: Path) -> N
     take_a_turn(ada)
 
     assert rows_read(app) - before < MEMBERS / 2
+
+
+def test_a_page_of_agents_reads_no_more_than_itself(app: App, tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").touch()
+    ada = Caller(app, "codex:ada", os.path.realpath(tmp_path))
+    add_members(app, ada.joined["room_id"], 5 * MEMBERS, is_gone=1)
+    page = ada.call("agent_list")
+
+    before = rows_read(app)
+    more = ada.call("agent_list", after=page["cursor"])
+
+    assert more["agents"][0]["name"] == f"crowd-{len(page['agents']) - 1}"
+    assert rows_read(app) - before < 2 * MEMBERS
