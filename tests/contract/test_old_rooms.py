@@ -19,6 +19,8 @@ from conch.doors.cli import run
 from conch.doors.cli.catalogue import COMMANDS
 from conch.doors.cli.parser import parse_options, split_words
 from conch.host.processes import Process
+from conch.rooms.room import MOST_COUNTED
+from conch.storage.base import NO_LIMIT
 from conch.tools.catalogue import TOOLS
 
 MANY = 2_000
@@ -110,7 +112,7 @@ def old(original: Original, clock: MovableClock, request: pytest.FixtureRequest)
     app = original.copy(f"copy_{abs(hash(request.node.name))}", clock)
     ada = Measured(app, original.workspace)
     ada.client.data("wait_for_turn", max_wait_ms=0)
-    (gone,) = app.store.glance("count_members", room_id=ada.client.room_id, is_gone=1)
+    (gone,) = app.store.glance("count_members", room_id=ada.client.room_id, is_gone=1, most=NO_LIMIT)
     assert gone["total"] == MANY
     yield ada
     original.end(app)
@@ -165,3 +167,10 @@ def test_a_command_does_not_read_the_members_of_an_old_room(here: Measured, line
     options = parse_options(words)
 
     assert here.rows(lambda: run._report(words.command, here.client.app, options)) < FEW
+
+
+def test_more_members_than_a_thousand_that_are_gone_are_not_counted(old: Measured) -> None:
+    state = old.client.call("get_room_state")
+
+    assert state.data["members_gone"] == MOST_COUNTED
+    assert "members_gone=1000 or more: not listed" in state.text

@@ -29,7 +29,7 @@ from conch.errors import (
 from conch.host import processes
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.lean import NamedTuple, Protocol
-from conch.rooms.room import MOST_SILENT, Member, Roll, Room, Shown, Snapshot, load_room
+from conch.rooms.room import MOST_COUNTED, MOST_SILENT, Member, Roll, Room, Shown, Snapshot, load_room
 from conch.storage.base import NO_LIMIT, NOW, Afterwards, Made, Reader, Row, Store, Transaction
 
 _SHORTEST_RENEWAL_MS = 50  # even with a very short policy, presence must not flood the store with writes
@@ -181,7 +181,7 @@ class Rooms:
 
     def count_members(self, room_id: str) -> int:
         """How many members the room has, without those marked as gone."""
-        return int(self._store.glance("count_members", room_id=room_id, is_gone=0)[0]["total"])
+        return int(self._store.glance("count_members", room_id=room_id, is_gone=0, most=NO_LIMIT)[0]["total"])
 
     # -- loading
 
@@ -197,17 +197,18 @@ class Rooms:
         room_ids = [room.room_id for room in rooms]
         _expect_present(tx, room_ids)
         rows = tx.all("members_of_rooms", room_ids=room_ids, most=MOST_SILENT)
-        counts = tx.all("count_gone", room_ids=room_ids)
-        if counts:  # some are marked as gone
+        marked = {
+            row["room_id"]: int(row["total"]) for row in tx.all("count_gone", room_ids=room_ids, most=MOST_COUNTED)
+        }
+        if any(marked.values()):
             rows += tx.all("gone_holders", room_ids=room_ids, now=tx.now)
         members: dict[str, list[Row]] = {room_id: [] for room_id in room_ids}
         for row in rows:
             members[row["room_id"]].append(row)
-        marked = {row["room_id"]: int(row["total"]) for row in counts}
         found = [self.snapshot(Afterwards(self._store, tx.now), room) for room in rooms]
         for snapshot, room_id in zip(found, room_ids, strict=True):
             if sum(not row["is_gone"] for row in members[room_id]) < MOST_SILENT:
-                snapshot.roll.learn_present(members[room_id], marked.get(room_id, 0))
+                snapshot.roll.learn_present(members[room_id], marked[room_id])
         return found
 
     def snapshot(self, tx: Reader, room: Room, first: str | None = None) -> Snapshot:
@@ -371,7 +372,7 @@ class Timing(Protocol):
 def _expect_present(tx: Transaction, room_ids: list[str]) -> None:
     """Fetch ahead what `load_present` reads."""
     tx.ahead("members_of_rooms", room_ids=room_ids, most=MOST_SILENT)
-    tx.ahead("count_gone", room_ids=room_ids)
+    tx.ahead("count_gone", room_ids=room_ids, most=MOST_COUNTED)
 
 
 def renewal_ms(timing: Timing) -> int:

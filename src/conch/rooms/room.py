@@ -29,6 +29,7 @@ CHUNK = 2  # members that a walk reads at first; it usually ends with one of the
 LARGE_CHUNK = 50
 _LARGEST_CHUNK = 500
 MOST_SILENT = 300  # the first members are listed even if they are silent; others only if they may be there
+MOST_COUNTED = 1_000  # of the members that are not listed: after years, to count all of them would take long
 _EVER = 2**62  # longer ago than anything happened
 
 
@@ -118,6 +119,12 @@ class Shown(NamedTuple):
 
     members: list[Member]
     gone: int
+    """See `at_least`."""
+
+
+def at_least(number: int) -> str:
+    """A number of members that are not listed, for people and models. Larger numbers are not counted to their end."""
+    return str(number) if number < MOST_COUNTED else f"{MOST_COUNTED} or more"
 
 
 def expect_walk(tx: Transaction, room_id: str, agent_id: str, within: int, chunk: int) -> bool:
@@ -138,7 +145,7 @@ def expect_called(text: str, tx: Transaction, room_id: str) -> None:
 
 def expect_shown(tx: Transaction, room_id: str, limit: int) -> None:
     """Fetch ahead what `Roll.shown` reads, unless it finds members that are gone and not marked yet."""
-    tx.ahead("count_members", room_id=room_id, is_gone=1)
+    tx.ahead("count_members", room_id=room_id, is_gone=1, most=MOST_COUNTED)
     tx.ahead("gone_holders", room_ids=[room_id], now=NOW)
     places = {"after": -1, "through": NO_LIMIT}
     tx.ahead(
@@ -167,9 +174,9 @@ class Roll:
         self._present: list[Member] | None = None
         self._everyone: list[Member] | None = None
         self.hidden = 0
-        """How many members `present` has left out because they are marked as gone and hold nothing."""
+        """How many members `present` has left out because they are marked as gone and hold nothing. See `at_least`."""
         self.silent = 0
-        """How many members `present` has left out although they are not marked as gone."""
+        """How many members `present` has left out although they are not marked as gone. See `at_least`."""
         self._lives: dict[Process | None, Life] = {}
 
     def with_member(self, member: Member) -> Roll:
@@ -214,7 +221,7 @@ class Roll:
     def learn_present(self, rows: list[Row], marked: int) -> None:
         """Remember the members in these rows, for `present`. `marked` is the number of all members marked as gone."""
         self._present = sorted(map(self._note, rows), key=lambda member: member.ordinal)
-        self.hidden = marked - sum(member.is_gone for member in self._present)
+        self.hidden = marked if marked == MOST_COUNTED else marked - sum(member.is_gone for member in self._present)
 
     def present(self, ttl_ms: int) -> list[Member]:
         """The members in their sequence, without those marked as gone that hold nothing.
@@ -227,7 +234,7 @@ class Roll:
             members = list(islice(self.walk(chunk=MOST_SILENT), MOST_SILENT))
             if len(members) == MOST_SILENT:
                 members += self._there_after(members[-1].ordinal, ttl_ms)
-                self.silent = self._count(is_gone=False) - len(members)
+                self.silent = self._count(is_gone=False, most=len(members) + MOST_COUNTED) - len(members)
             self.hidden = marked
             self._present = sorted([*members, *holders], key=lambda member: member.ordinal)
         return self._present
@@ -336,14 +343,15 @@ class Roll:
         if not marked:
             return 0, []
         rows = self._tx.all("gone_holders", room_ids=[self._room_id], now=self._tx.now)
-        return marked - len(rows), [self._note(row) for row in rows]
+        hidden = marked if marked == MOST_COUNTED else marked - len(rows)
+        return hidden, [self._note(row) for row in rows]
 
     def _busy(self) -> set[str]:
         rows = self._tx.all("reserving_agents", room_ids=[self._room_id], now=self._tx.now)
         return {row["agent_id"] for row in rows} | {self._expected or ""}
 
-    def _count(self, *, is_gone: bool) -> int:
-        row = self._tx.one("count_members", room_id=self._room_id, is_gone=int(is_gone))
+    def _count(self, *, is_gone: bool, most: int = MOST_COUNTED) -> int:
+        row = self._tx.one("count_members", room_id=self._room_id, is_gone=int(is_gone), most=most)
         return int(row["total"]) if row else 0
 
     # -- their processes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conch.clock import to_iso
 from conch.lean import TYPE_CHECKING, Any, NamedTuple
+from conch.rooms.room import MOST_COUNTED, at_least
 from conch.tools.replies import Object, Reply, known
 from conch.tools.text import MARGIN, behind_margin, one_line, with_name
 
@@ -117,8 +118,8 @@ def list_members(snapshot: Snapshot, shown: Shown, budget: Budget) -> Members:
         data["cursor"] = page.cursor([member.ordinal for member in found])
         more = f'There are more members: call `get_room_state` with after="{data["cursor"]}".'
     if gone:
-        data["members_gone"] = gone
-        lines = [*lines, f"members_gone={gone}: not listed, because they hold nothing."]
+        data["members_gone"] = min(gone, MOST_COUNTED)
+        lines = [*lines, f"members_gone={at_least(gone)}: not listed, because they hold nothing."]
     return Members(found[: page.length], data, "\n".join(lines), more)
 
 

@@ -44,7 +44,7 @@ _GONE = ("owner_gone", "recipient_gone")
 LOOKS_PER_SECOND = 200  # of all waiting agents of a room together, after the bell has rung
 
 
-Found = TypeVar("Found", "Wait", "Wait | None")
+_Found = TypeVar("_Found", "Wait", "Wait | None")
 
 
 class Claim(NamedTuple):
@@ -512,7 +512,7 @@ def _linger(crowd: int) -> float:
     return max(LINGER_SECONDS, share * crowd / LOOKS_PER_SECOND)
 
 
-def _surely(look: Callable[[], Found]) -> Found:
+def _surely(look: Callable[[], _Found]) -> _Found:
     """Look again if an agent's process is gone: it may have let go of the stick and ended after the room was read."""
     found, gone = look(), None
     while found is not None and found.reason in _GONE and found.snapshot.expected != gone:

@@ -12,7 +12,7 @@ from conch.doors.cli.output import Report, as_report, short_duration
 from conch.doors.cli.paging import after, page, rows
 from conch.doors.cli.tables import table
 from conch.errors import InvalidArgument
-from conch.rooms.room import Member, Shown, Snapshot
+from conch.rooms.room import Member, Shown, Snapshot, at_least
 from conch.tools import turns_view
 from conch.tools.fields import parse_cursor
 from conch.tools.replies import Object
@@ -46,7 +46,7 @@ def _rooms(found: Sequence[Snapshot], caller_id: str) -> Report:
             s.room.room_id,
             s.state,
             str(s.room.turn_id),
-            str(len(listed.members) + s.roll.silent),
+            at_least(len(listed.members) + s.roll.silent),
             s.who(s.expected) if s.expected else "-",
         )
         for s, listed in pairs
@@ -93,7 +93,7 @@ def state(context: Context) -> Report:
     below = []
     if shown.gone:
         are = "is" if shown.gone == 1 else "are"
-        below.append(f"{shown.gone} more {are} gone; `conch state --all` lists them.")
+        below.append(f"{at_least(shown.gone)} more {are} gone; `conch state --all` lists them.")
 
     def render(members: Sequence[Member]) -> Report:
         listed = turns_view.list_members(snapshot, Shown([*members], shown.gone), context.session.budget())

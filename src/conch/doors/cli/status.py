@@ -18,7 +18,7 @@ from conch.lean import NamedTuple
 from conch.members.adoption import Candidate
 from conch.notices.events import ProtocolEvent
 from conch.overseeing.survey import Question, Standing, Survey, Trouble, find_gone, leading, survey
-from conch.rooms.room import Member, Snapshot
+from conch.rooms.room import Member, Snapshot, at_least
 from conch.tools import overview_view
 from conch.tools.replies import Delivered
 from conch.tools.text import one_line
@@ -118,7 +118,7 @@ def room_lines(found: Survey, width: int | None) -> list[str]:
     if found.gone:
         are = "is" if found.gone == 1 else "are"
         silent = "silent or " if found.snapshot.roll.silent else ""
-        text = f"{found.gone} more {are} {silent}gone and left nothing; `conch state --all` lists them."
+        text = f"{at_least(found.gone)} more {are} {silent}gone and left nothing; `conch state --all` lists them."
         shown += _dim(text, width)
     if found.left_out:
         rest = "`conch state`, `conch reservations` and `conch questions` have the rest."

@@ -80,7 +80,9 @@ SELECT DISTINCT room_id, agent_id FROM reservations
 WHERE room_id IN :room_ids AND state = 'active' AND expires_at > :now;
 
 -- name: count_members
-SELECT count(*) AS total FROM room_members WHERE room_id = :room_id AND is_gone = :is_gone;
+SELECT count(*) AS total FROM (
+  SELECT 1 FROM room_members WHERE room_id = :room_id AND is_gone = :is_gone LIMIT :most
+) counted;
 
 -- name: last_place
 SELECT max(ordinal) AS ordinal FROM (
@@ -104,7 +106,10 @@ WHERE m.room_id IN :room_ids AND m.is_gone = 0 AND m.ordinal < COALESCE((
 ORDER BY m.room_id, m.ordinal;
 
 -- name: count_gone
-SELECT room_id, count(*) AS total FROM room_members WHERE room_id IN :room_ids AND is_gone = 1 GROUP BY room_id;
+SELECT r.room_id, (
+  SELECT count(*) FROM (SELECT 1 FROM room_members m WHERE m.room_id = r.room_id AND m.is_gone = 1 LIMIT :most) counted
+) AS total
+FROM path_rooms r WHERE r.room_id IN :room_ids;
 
 -- name: insert_member
 INSERT INTO room_members

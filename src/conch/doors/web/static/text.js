@@ -24,6 +24,9 @@ export function brief(text, most = 140) {
 /** "1 file" or "3 files". `many` is the plural, unless it is `one` with an `s`. */
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 
+/** "3 more are". The server counts up to a thousand of the members that a page does not list. */
+export const others = (number) => (number < 1000 ? count(number, "more is", "more are") : "1,000 or more are");
+
 function before(text, index) {
   const previous = Array.from(text.slice(Math.max(0, index - 4), index)).filter((mark) => !JOINERS.includes(mark));
   return previous.pop() ?? "";

@@ -13,7 +13,7 @@ import { alerts, losses, memberRow } from "../parts/standing.js";
 import { Steering } from "../parts/steering.js";
 import { Timeline } from "../parts/timeline.js";
 import { topicAddress } from "../router.js";
-import { count, visible } from "../text.js";
+import { count, others, visible } from "../text.js";
 
 const BEADS = 3; // filters of the timeline
 
@@ -122,7 +122,7 @@ export class RoomPage {
   members(room) {
     if (!room.members.length) return html`<p class="empty">Nobody is here.</p>`;
     return html`<ul class="members">${room.members.map((member) => memberRow(member, room, this.memberMenu(member)))}</ul>
-      ${room.gone ? html`<small>${count(room.gone, "more is", "more are")} gone or silent, and left nothing.</small>` : nothing}
+      ${room.gone ? html`<small>${others(room.gone)} gone or silent, and left nothing.</small>` : nothing}
       ${room.left_out ? html`<small>Not shown: ${Object.entries(room.left_out).map(([what, number]) => `${number} ${what}`).join(", ")}.</small>` : nothing}`;
   }
 

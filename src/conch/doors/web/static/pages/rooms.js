@@ -6,7 +6,7 @@ import { colour, label, named } from "../agents.js";
 import { Refresh } from "../parts/refresh.js";
 import { alerts, pill } from "../parts/standing.js";
 import { roomAddress } from "../router.js";
-import { count, visible } from "../text.js";
+import { count, others, visible } from "../text.js";
 
 export class RoomsPage {
   title = "Rooms";
@@ -52,7 +52,7 @@ function roomRow(room) {
     <p>${visible(room.sentence)}</p>
     ${alerts(room, () => html`<a class="button" href=${roomAddress(room.room_id)}>Open</a>`)}
     <div class="row">${room.members.map((member) => memberChip(member, room))}
-      ${room.gone ? html`<small>${count(room.gone, "more is", "more are")} gone or silent</small>` : nothing}</div></li>`;
+      ${room.gone ? html`<small>${others(room.gone)} gone or silent</small>` : nothing}</div></li>`;
 }
 
 function memberChip(member, room) {
