@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _GONE = ("owner_gone", "recipient_gone")
 LOOKS_PER_SECOND = 200  # of all waiting agents of a room together, after the bell has rung
 
-
 _Found = TypeVar("_Found", "Wait", "Wait | None")
 
 
