@@ -37,19 +37,6 @@ def last_seen(app: App, client: Any) -> int:
     return next(agent.last_seen_at for agent in agents if agent.agent_id == client.agent_id)
 
 
-@pytest.mark.parametrize(("milliseconds", "is_written"), [(50, False), (51, True), (-60_000, True)])
-def test_an_agent_that_calls_without_a_pause_writes_its_sign_of_life_only_now_and_then(
-    app: App, red: Any, clock: Any, milliseconds: int, is_written: bool
-) -> None:
-    red.reserve("src")
-    before = last_seen(app, red)
-
-    clock.advance(milliseconds=milliseconds)
-    red.reserve("docs")
-
-    assert last_seen(app, red) - before == (milliseconds * 1_000 if is_written else 0)
-
-
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [

@@ -206,7 +206,7 @@ class _Writer:
             agent_id = agent if objection is None else derived_id("imported", agent).replace("_", ":")
             if self._tx.one("find_agent", agent_id=agent_id) is None:
                 insert_agent(self._tx, agent_id, agent_id.partition(":")[0], _SESSION, None)
-                self._tx.run("set_last_seen", agent_id=agent_id, now=self._seen(agent))
+                self._tx.run("touch_agent", agent_id=agent_id, now=self._seen(agent))
                 self._outcome.add("agents")
                 if objection is not None:
                     self._outcome.change("agent", agent, agent_id, f"An agent_id {objection}.")

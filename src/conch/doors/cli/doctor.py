@@ -101,7 +101,7 @@ def _store(context: Context) -> list[_Finding]:
     store, caller = context.app.store, context.caller
     with store.write(caller.agent_id) as tx:
         written = tx.now
-        tx.run("set_last_seen", agent_id=caller.agent_id, now=written)
+        tx.run("touch_agent", agent_id=caller.agent_id, now=written)
     with store.read() as tx:
         row = tx.one("agent_seen", agent_id=caller.agent_id)
         skew = abs(tx.now / SECOND - time.time())

@@ -135,10 +135,6 @@ UPDATE room_members SET takes_turns = 1 WHERE room_id = :room_id AND agent_id = 
 DELETE FROM room_members WHERE room_id = :room_id AND agent_id = :agent_id;
 
 -- name: touch_agent
--- At most once in 50 ms. Otherwise an agent that calls without a pause would write its row with every call.
-UPDATE agents SET last_seen_at = :now WHERE agent_id = :agent_id AND NOT last_seen_at BETWEEN :now - 50000 AND :now;
-
--- name: set_last_seen
 UPDATE agents SET last_seen_at = :now WHERE agent_id = :agent_id;
 
 -- name: member_seats
