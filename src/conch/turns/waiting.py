@@ -15,7 +15,7 @@ from conch.config import TURN_WAIT_MS, Settings, check_length
 from conch.errors import Advice, TakeoverNotAvailable
 from conch.host.processes import Process
 from conch.ids import new_lease
-from conch.lean import TYPE_CHECKING, Any, NamedTuple
+from conch.lean import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from conch.notices.events import accept_handoff, reopen_handoff
 from conch.rooms.handoffs import Handoff
 from conch.rooms.log import (
@@ -40,7 +40,10 @@ from conch.storage.base import Store, Transaction
 if TYPE_CHECKING:
     from conch.agents.people import Person
 
+_GONE = ("owner_gone", "recipient_gone")
 LOOKS_PER_SECOND = 200  # of all waiting agents of a room together, after the bell has rung
+
+_Found = TypeVar("_Found", "Wait", "Wait | None")
 
 
 class Claim(NamedTuple):
@@ -207,10 +210,7 @@ class Claims:
         None if neither: then `pause` knows how long a listener may sleep. A free stick is an offer only if another
         agent's handoff waits with it.
         """
-        found = self._look_for_offer(caller, room_id, call, pause)
-        if found is None or found.status != "takeover_available":
-            return found
-        return self._look_for_offer(caller, room_id, call, pause)  # it may have let go and ended after the first look
+        return _surely(lambda: self._look_for_offer(caller, room_id, call, pause))
 
     def _look_for_offer(self, caller: Caller, room_id: str, call: Call, pause: Pause) -> Wait | None:
         with self._store.read() as tx:
@@ -253,10 +253,13 @@ class Claims:
         return patience
 
     def _look(self, caller: Caller, room_id: str, cursor: int | None, call: Call, *, again: bool = False) -> Wait:
-        """Look at the room once, and claim the stick if the caller may. Only a change opens a write transaction.
+        """Look at the room, and claim the stick if the caller may. Only a change opens a write transaction.
 
         Most looks are made `again` by a waiter that goes on waiting. They read only the two members that it needs.
         """
+        return _surely(lambda: self._look_once(caller, room_id, cursor, call, again=again))
+
+    def _look_once(self, caller: Caller, room_id: str, cursor: int | None, call: Call, *, again: bool) -> Wait:
         call.check()
         ahead: Ahead = _expect_grant
         with self._store.look() as tx:
@@ -267,8 +270,7 @@ class Claims:
             found = None if snapshot.room.owner == caller.agent_id else self._judge(tx, snapshot, caller)
             if found is None and self._store.is_server:  # otherwise it would be read there, under the lock
                 ahead = partial(_expect_received, snapshot.room, latest_grant(tx, snapshot.room))
-            # An agent that seems to be gone may have let go of the stick and ended after the room was read.
-            if found is None or found.status in ("your_turn", "takeover_available") or is_due(snapshot, member, caller):
+            if found is None or found.status == "your_turn" or is_due(snapshot, member, caller):
                 found = None
             elif _is_settled(found, cursor) or not again:
                 snapshot.look_around()
@@ -507,6 +509,14 @@ def _linger(crowd: int) -> float:
     """How long to wait after a ring before looking. Random, so that a crowd spreads its looks to LOOKS_PER_SECOND."""
     share = int.from_bytes(os.urandom(2), "big") / 2**15
     return max(LINGER_SECONDS, share * crowd / LOOKS_PER_SECOND)
+
+
+def _surely(look: Callable[[], _Found]) -> _Found:
+    """Look again if an agent's process is gone: it may have let go of the stick and ended after the room was read."""
+    found, gone = look(), None
+    while found is not None and found.reason in _GONE and found.snapshot.expected != gone:
+        gone, found = found.snapshot.expected, look()
+    return found
 
 
 def _is_settled(found: Wait, cursor: int | None) -> bool:
