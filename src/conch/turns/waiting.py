@@ -15,7 +15,7 @@ from conch.config import TURN_WAIT_MS, Settings, check_length
 from conch.errors import Advice, TakeoverNotAvailable
 from conch.host.processes import Process
 from conch.ids import new_lease
-from conch.lean import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from conch.lean import TYPE_CHECKING, Any, NamedTuple
 from conch.notices.events import accept_handoff, reopen_handoff
 from conch.rooms.handoffs import Handoff
 from conch.rooms.log import (
@@ -40,10 +40,7 @@ from conch.storage.base import Store, Transaction
 if TYPE_CHECKING:
     from conch.agents.people import Person
 
-_GONE = ("owner_gone", "recipient_gone")
 LOOKS_PER_SECOND = 200  # of all waiting agents of a room together, after the bell has rung
-
-_Found = TypeVar("_Found", "Wait", "Wait | None")
 
 
 class Claim(NamedTuple):
@@ -210,9 +207,6 @@ class Claims:
         None if neither: then `pause` knows how long a listener may sleep. A free stick is an offer only if another
         agent's handoff waits with it.
         """
-        return _surely(lambda: self._look_for_offer(caller, room_id, call, pause))
-
-    def _look_for_offer(self, caller: Caller, room_id: str, call: Call, pause: Pause) -> Wait | None:
         with self._store.read() as tx:
             snapshot = self._rooms.load(tx, room_id)
             member, room = snapshot.find(caller.agent_id), snapshot.room
@@ -253,13 +247,10 @@ class Claims:
         return patience
 
     def _look(self, caller: Caller, room_id: str, cursor: int | None, call: Call, *, again: bool = False) -> Wait:
-        """Look at the room, and claim the stick if the caller may. Only a change opens a write transaction.
+        """Look at the room once, and claim the stick if the caller may. Only a change opens a write transaction.
 
         Most looks are made `again` by a waiter that goes on waiting. They read only the two members that it needs.
         """
-        return _surely(lambda: self._look_once(caller, room_id, cursor, call, again=again))
-
-    def _look_once(self, caller: Caller, room_id: str, cursor: int | None, call: Call, *, again: bool) -> Wait:
         call.check()
         ahead: Ahead = _expect_grant
         with self._store.look() as tx:
@@ -509,14 +500,6 @@ def _linger(crowd: int) -> float:
     """How long to wait after a ring before looking. Random, so that a crowd spreads its looks to LOOKS_PER_SECOND."""
     share = int.from_bytes(os.urandom(2), "big") / 2**15
     return max(LINGER_SECONDS, share * crowd / LOOKS_PER_SECOND)
-
-
-def _surely(look: Callable[[], _Found]) -> _Found:
-    """Look again if an agent's process is gone: it may have let go of the stick and ended after the room was read."""
-    found, gone = look(), None
-    while found is not None and found.reason in _GONE and found.snapshot.expected != gone:
-        gone, found = found.snapshot.expected, look()
-    return found
 
 
 def _is_settled(found: Wait, cursor: int | None) -> bool:
