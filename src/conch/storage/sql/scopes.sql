@@ -91,28 +91,23 @@ UPDATE reservations SET agent_id = :to_agent_id WHERE reservation_id = :reservat
 
 -- name: room_agents
 -- The index has those that are marked as gone after the others. Each part has its own limit, so that it ends early.
-SELECT * FROM (
+SELECT
+  m.name, m.ordinal, m.takes_turns, a.agent_id, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at,
+  g.role, g.registered_at
+FROM (
   SELECT * FROM (
-    SELECT
-      m.name, m.ordinal, m.takes_turns, a.agent_id, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at,
-      g.role, g.registered_at
-    FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
-    LEFT JOIN registrations g ON g.room_id = m.room_id AND g.agent_id = m.agent_id
-    WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.ordinal > :after
-    ORDER BY m.ordinal LIMIT :limit
+    SELECT * FROM room_members WHERE room_id = :room_id AND is_gone = 0 AND ordinal > :after
+    ORDER BY ordinal LIMIT :limit
   ) present
   UNION ALL
   SELECT * FROM (
-    SELECT
-      m.name, m.ordinal, m.takes_turns, a.agent_id, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at,
-      g.role, g.registered_at
-    FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
-    LEFT JOIN registrations g ON g.room_id = m.room_id AND g.agent_id = m.agent_id
-    WHERE m.room_id = :room_id AND m.is_gone = 1 AND m.ordinal > :after
-    ORDER BY m.ordinal LIMIT :limit
+    SELECT * FROM room_members WHERE room_id = :room_id AND is_gone = 1 AND ordinal > :after
+    ORDER BY ordinal LIMIT :limit
   ) gone
-) members
-ORDER BY ordinal LIMIT :limit;
+) m
+JOIN agents a ON a.agent_id = m.agent_id
+LEFT JOIN registrations g ON g.room_id = m.room_id AND g.agent_id = m.agent_id
+ORDER BY m.ordinal LIMIT :limit;
 
 -- name: room_agent
 SELECT
