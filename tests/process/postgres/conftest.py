@@ -22,6 +22,7 @@ import psycopg
 import pytest
 from tests.conftest import EMPTY, Postgres, Programs
 from tests.process.forking import Fork, Forks, close_streams
+from tests.process.postgres.flights import Flights
 from tests.process.postgres.requests import Requests
 from tests.proxy import Link, Proxy
 
@@ -189,6 +190,14 @@ def new_database(server: Server) -> Iterator[str]:
     if not server.is_running:
         server.start()
     server.ask(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def flights(server: Server) -> Iterator[Flights]:
+    """A proxy before the server that counts round trips."""
+    flights = Flights(server.socket)
+    yield flights
+    flights.close()
 
 
 @pytest.fixture

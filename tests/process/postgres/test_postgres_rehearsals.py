@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from tests.process.postgres.flights import Flights
@@ -18,13 +17,6 @@ Read = Callable[[Transaction], str]
 @pytest.fixture
 def database(new_database: str) -> str:
     return new_database
-
-
-@pytest.fixture
-def flights(server: Any) -> Iterator[Flights]:
-    flights = Flights(server.socket)
-    yield flights
-    flights.close()
 
 
 @pytest.fixture

@@ -23,13 +23,6 @@ Counting = Callable[[Callable[[], object]], list[list[str]]]
 
 
 @pytest.fixture
-def flights(server: Any) -> Iterator[Flights]:
-    flights = Flights(server.socket)
-    yield flights
-    flights.close()
-
-
-@pytest.fixture
 def clock() -> Clock:
     return Clock()
 

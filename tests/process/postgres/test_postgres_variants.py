@@ -547,13 +547,6 @@ def check_a_path_of_a_nested_room(s: Scene) -> Act:
 
 
 @pytest.fixture
-def flights(server: Any) -> Iterator[Flights]:
-    flights = Flights(server.socket)
-    yield flights
-    flights.close()
-
-
-@pytest.fixture
 def clock() -> Clock:
     return Clock()
 
