@@ -26,6 +26,8 @@ from conch.errors import (
     UnknownMember,
     UnknownRoom,
 )
+from conch.host import processes
+from conch.host.processes import Process
 from conch.rooms.log import list_events
 from conch.storage.base import Store
 from conch.tools.advice import STEPS
@@ -779,6 +781,33 @@ def test_a_waiter_is_woken_by_the_death_of_the_owner(table: Table, agent: Callab
 
     thread.join(10)
     assert [(wait.status, wait.reason) for wait in found] == [("takeover_available", "owner_gone")]
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["wait", "listen"])
+def test_an_owner_that_lets_go_and_ends_while_others_look_is_not_called_gone(
+    table: Table, agent: Callable[..., Caller], child: Any, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    process = child()
+    mortal = agent("mortal:1", process.process)
+    table.app.membership.join_path(mortal, table.workspace)
+    claim = table.claim(mortal)
+    check = processes.check
+
+    def check_late(asked: Process | None) -> Any:
+        """Sees the process as it is once its agent has let go of the stick and ended."""
+        if asked == process.process:
+            monkeypatch.setattr(processes, "check", check)
+            table.release(mortal, claim)
+            process.kill()
+        return check(asked)
+
+    monkeypatch.setattr(processes, "check", check_late)
+    if waits:
+        found = table.wait(table.claude)
+    else:
+        found = table.app.claims.look_for_offer(table.claude, table.room_id, Call(), Pause(0.0))
+
+    assert found is None or found.status in ("your_turn", "not_yet")
 
 
 def test_a_dead_recipient_opens_takeover_at_once_even_for_the_prior_owner(

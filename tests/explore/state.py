@@ -281,10 +281,15 @@ def _doing(state: State, client: Client, clients: list[Client]) -> Any:
     if client.doing is None:
         return None
     operation, seen = client.doing.operation, client.doing.seen
-    if operation in ("wait", "release", "force", "kick_next"):  # the second transaction looks at everything again
+    if operation in ("wait", "wait_in_vain", "take_over"):
+        looks, gone = _looking(seen, client.room_id, None if operation == "take_over" else client.agent_id)
+        if gone is not None:
+            return operation, _gone(state, gone, clients)
+        if operation == "take_over":
+            return operation, _same(open_room(seen[looks - 1]), open_room(state), "room_id", "turn_id")
+        return operation, operation == "wait_in_vain" and _claiming(seen[looks:], state, client, clients)
+    if operation in ("release", "force", "kick_next"):  # the second transaction looks at everything again
         return operation
-    if operation == "take_over":
-        return operation, _same(open_room(seen[0]), open_room(state), "room_id", "turn_id")
     if operation == "join":
         return operation, _joining(seen, state)
     if operation in ("sync", "sync_in_vain"):
@@ -294,18 +299,56 @@ def _doing(state: State, client: Client, clients: list[Client]) -> Any:
     return operation, [_seen(then, state, client, clients) for then in seen]
 
 
-def _claiming(seen: tuple[State, ...], now: State, client: Client, clients: list[Client]) -> Any:
-    """Waiting looks, and then looks again and claims. A lost reply then undoes the claim, unless it is no longer the
-    last one or was renewed after a tick."""
-    if len(seen) == 1:
+def _looking(seen: tuple[State, ...], room_id: str | None, own: str | None) -> tuple[int, Row | None]:
+    """An agent that waits or takes over looks, and looks again if it finds another agent gone than before.
+
+    A wait does not check its `own` process. Returns how many of the transactions were looks, and the member that was
+    found gone if the agent will look again.
+    """
+    known: Row | None = None
+    for number, then in enumerate(seen, start=1):
+        gone = _found_gone(then, room_id, own)
+        if gone is None or (known is not None and _is_same_process(gone, known)):
+            return number, None
+        known = gone
+    return len(seen), known
+
+
+def _found_gone(state: State, room_id: str | None, own: str | None) -> Row | None:
+    """The member that the room waits for, if its process is found gone."""
+    room = open_room(state)
+    if room is None or room["room_id"] != room_id:
         return None
-    before, room = open_room(seen[1]), open_room(now)
+    expected = room["owner"] or room["reserved_for"]
+    member = next((row for row in members(state, room) if row["agent_id"] == expected), None)
+    if member is None or expected == own or member["is_gone"]:
+        return None
+    return member if _process(state, member) == "gone" else None
+
+
+def _gone(state: State, gone: Row, clients: list[Client]) -> tuple[int | None, bool]:
+    """Which agent was found gone, and whether it is still recorded with that process."""
+    label = next((label for label, each in enumerate(clients) if each.agent_id == gone["agent_id"]), None)
+    rows = members(state, open_room(state))
+    return label, any(row["agent_id"] == gone["agent_id"] and _is_same_process(row, gone) for row in rows)
+
+
+def _is_same_process(one: Row, other: Row) -> bool:
+    return bool(one["pid"] == other["pid"] and one["process_started_at"] == other["process_started_at"])
+
+
+def _claiming(seen: tuple[State, ...], now: State, client: Client, clients: list[Client]) -> Any:
+    """After its looks, waiting looks once more and claims. A lost reply then undoes the claim, unless it is no longer
+    the last one or was renewed after a tick."""
+    if not seen:
+        return None
+    before, room = open_room(seen[0]), open_room(now)
     if before is None or room is None or room["room_id"] != before["room_id"]:
         return "void"
     is_last = (room["owner"], room["turn_id"]) == (client.agent_id, before["turn_id"] + 1)
-    if not is_last or room["lease_expires_at"] > seen[1].now + TICK:
+    if not is_last or room["lease_expires_at"] > seen[0].now + TICK:
         return "void"
-    return _room(now._replace(rows=seen[1].rows), before, {each.agent_id: label for label, each in enumerate(clients)})
+    return _room(now._replace(rows=seen[0].rows), before, {each.agent_id: label for label, each in enumerate(clients)})
 
 
 def _joining(seen: tuple[State, ...], now: State) -> tuple[str, bool]:

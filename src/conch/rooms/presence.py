@@ -29,7 +29,7 @@ from conch.errors import (
 from conch.host import processes
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.lean import NamedTuple, Protocol
-from conch.rooms.room import MOST_COUNTED, MOST_SILENT, Member, Roll, Room, Shown, Snapshot, load_room
+from conch.rooms.room import MOST_COUNTED, MOST_SILENT, Member, Roll, Room, Shown, Snapshot, load_room, look_surely
 from conch.storage.base import NO_LIMIT, NOW, Afterwards, Made, Reader, Row, Store, Transaction
 
 _SHORTEST_RENEWAL_MS = 50  # even with a very short policy, presence must not flood the store with writes
@@ -161,18 +161,27 @@ class Rooms:
 
     def get_state(self, caller: Caller | None, room_id: str) -> Snapshot:
         """The room now with its members. The caller, if it is a member, counts as seen."""
-        with self._store.read() as tx:
-            _expect_present(tx, [room_id])
-            (snapshot,) = self.load_present(tx, [load_room(tx, room_id)])
+
+        def look() -> tuple[Snapshot, None]:
+            with self._store.read() as tx:
+                _expect_present(tx, [room_id])
+                (snapshot,) = self.load_present(tx, [load_room(tx, room_id)])
+            snapshot.life(snapshot.expected)
+            return snapshot, None
+
+        snapshot, _ = look_surely(look)
         if caller is not None:
             self.touch_if_due(snapshot, caller)
         return snapshot
 
     def get_shown(self, caller: Caller, room_id: str, after: int = -1, limit: int = NO_LIMIT) -> tuple[Snapshot, Shown]:
         """The room now and the members to list after a place. The caller, if it is a member, counts as seen."""
-        with self.look(caller, room_id) as (_, snapshot):
-            shown = snapshot.look_around().roll.shown(after, limit=limit)
-        return snapshot, shown
+
+        def look() -> tuple[Snapshot, Shown]:
+            with self.look(caller, room_id) as (_, snapshot):
+                return snapshot, snapshot.look_around().roll.shown(after, limit=limit)
+
+        return look_surely(look)
 
     def visit(self, caller: Caller | None, room_id: str) -> Room:
         """The row of the room now. The caller, if it is a member, counts as seen."""

@@ -10,7 +10,7 @@ Nothing runs in the background, so the store never says that a lease has expired
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from conch.agents.records import is_person, label, read_label, recorded_process
@@ -19,9 +19,10 @@ from conch.config import Settings
 from conch.errors import Advice, UnknownMember, UnknownRoom
 from conch.host import processes
 from conch.host.processes import Life, Process
-from conch.lean import Any, Literal, NamedTuple, json
+from conch.lean import Any, Literal, NamedTuple, TypeVar, json
 from conch.storage.base import NO_LIMIT, NOW, Reader, Row, Transaction
 
+Found = TypeVar("Found")
 Liveness = Literal["active", "stale", "evicted"]
 Kind = Literal["agent", "observer", "person"]
 
@@ -365,13 +366,17 @@ class Roll:
             self._lives[process] = processes.check(process)
         return self._lives[process]
 
+    def was_found_gone(self, member: Member) -> bool:
+        """Whether `life` has looked at the member's process and found that it is gone."""
+        return self._lives.get(member.process) == "gone"
+
     def mark_gone(self, tx: Transaction) -> None:
         """Mark those that were found gone, in a write transaction that happens anyway. Nothing has to read them again.
 
         A process that has ended never comes back. If its agent does, it is in another process, which takes the mark
         away.
         """
-        found = [m.agent_id for m in self.known() if not m.is_gone and self._lives.get(m.process) == "gone"]
+        found = [m.agent_id for m in self.known() if not m.is_gone and self.was_found_gone(m)]
         if found:
             tx.run("mark_gone", room_id=self._room_id, agent_ids=found)
 
@@ -551,6 +556,15 @@ class Snapshot:
         """The agent that the room waits for: the owner, or the recipient it is reserved for."""
         return self.room.owner or self.room.reserved_for
 
+    @property
+    def found_gone(self) -> Process | None:
+        """The process of the expected agent, if a check in this transaction has found it gone.
+
+        The check came after the room was read, so the agent may have let go of the stick in between; see `look_surely`.
+        """
+        member = self.find(self.expected)
+        return member.process if member and not member.is_gone and self.roll.was_found_gone(member) else None
+
     def may_take_over(self, agent_id: str, prior_owner: str | None) -> bool:
         """Whether this member may take over now."""
         if self.takeover_reason is None or agent_id == self.expected:
@@ -561,6 +575,21 @@ class Snapshot:
         # Observers may take over, but they do not stand in the way.
         theirs = (agent_id, self.room.reserved_for)
         return not any(m.takes_turns and m.agent_id not in theirs for m in self.active_members())
+
+
+def look_surely(look: Callable[[], tuple[Snapshot, Found]]) -> tuple[Snapshot, Found]:
+    """Look at a room, and look again if the agent that it waits for is found gone.
+
+    The agent may have let go of the stick and ended after the room was read. If its process was known to be gone before
+    the room was read, it had not.
+    """
+    known = None
+    while True:
+        snapshot, found = look()
+        gone = snapshot.found_gone
+        if gone is None or gone == known:
+            return snapshot, found
+        known = gone
 
 
 def liveness_of(agent: Row, life: Life, now: int, stale_minutes: float) -> Liveness:

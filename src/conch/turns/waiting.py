@@ -33,7 +33,7 @@ from conch.rooms.log import (
     prior_owner,
 )
 from conch.rooms.presence import Ahead, Lease, Rooms, admit, is_due, renewal_ms, require_turn
-from conch.rooms.room import Room, Snapshot, renew, save_room
+from conch.rooms.room import Room, Snapshot, look_surely, renew, save_room
 from conch.rooms.waits import WaitNote
 from conch.storage.base import Store, Transaction
 
@@ -207,17 +207,22 @@ class Claims:
         None if neither: then `pause` knows how long a listener may sleep. A free stick is an offer only if another
         agent's handoff waits with it.
         """
-        with self._store.read() as tx:
-            snapshot = self._rooms.load(tx, room_id)
-            member, room = snapshot.find(caller.agent_id), snapshot.room
-            if member is None or room.state == "closed":
-                return None  # it has left the room since, or the room has ended
-            if not member.takes_turns and room.reserved_for != member.agent_id:
-                return None
-            found = self._judge(tx, snapshot, caller)
-            snapshot.look_around()  # `describe` and the views need it after the transaction
-            if found.status == "takeover_available":
-                return found
+
+        def look() -> tuple[Snapshot, Wait | None]:
+            with self._store.read() as tx:
+                snapshot = self._rooms.load(tx, room_id)
+                member, room = snapshot.find(caller.agent_id), snapshot.room
+                if member is None or room.state == "closed":
+                    return snapshot, None  # it has left the room since, or the room has ended
+                if not member.takes_turns and room.reserved_for != member.agent_id:
+                    return snapshot, None
+                found = self._judge(tx, snapshot, caller)
+                snapshot.look_around()  # `describe` and the views need it after the transaction
+            return snapshot, found
+
+        snapshot, found = look_surely(look)
+        if found is None or found.status == "takeover_available":
+            return found
         if found.status == "your_turn" and _is_offered(found, caller):
             found = self._claim_or_renew(caller, room_id, call)
             return found if found.claim is not None else None
@@ -247,24 +252,30 @@ class Claims:
         return patience
 
     def _look(self, caller: Caller, room_id: str, cursor: int | None, call: Call, *, again: bool = False) -> Wait:
-        """Look at the room once, and claim the stick if the caller may. Only a change opens a write transaction.
+        """Look at the room, and claim the stick if the caller may. Only a change opens a write transaction.
 
         Most looks are made `again` by a waiter that goes on waiting. They read only the two members that it needs.
         """
         call.check()
         ahead: Ahead = _expect_grant
-        with self._store.look() as tx:
-            expect_pending(tx, room_id)
-            snapshot = self._rooms.load(tx, room_id, caller.agent_id)
-            member = admit(tx, snapshot, caller, even_closed=True)
-            # An owner renews its lease, and gets its handoff again there.
-            found = None if snapshot.room.owner == caller.agent_id else self._judge(tx, snapshot, caller)
-            if found is None and self._store.is_server:  # otherwise it would be read there, under the lock
-                ahead = partial(_expect_received, snapshot.room, latest_grant(tx, snapshot.room))
-            if found is None or found.status == "your_turn" or is_due(snapshot, member, caller):
-                found = None
-            elif _is_settled(found, cursor) or not again:
-                snapshot.look_around()
+
+        def look() -> tuple[Snapshot, Wait | None]:
+            nonlocal ahead
+            with self._store.look() as tx:
+                expect_pending(tx, room_id)
+                snapshot = self._rooms.load(tx, room_id, caller.agent_id)
+                member = admit(tx, snapshot, caller, even_closed=True)
+                # An owner renews its lease, and gets its handoff again there.
+                found = None if snapshot.room.owner == caller.agent_id else self._judge(tx, snapshot, caller)
+                if found is None and self._store.is_server:  # otherwise it would be read there, under the lock
+                    ahead = partial(_expect_received, snapshot.room, latest_grant(tx, snapshot.room))
+                if found is None or found.status == "your_turn" or is_due(snapshot, member, caller):
+                    found = None
+                elif _is_settled(found, cursor) or not again:
+                    snapshot.look_around()
+            return snapshot, found
+
+        _, found = look_surely(look)
         return found or self._claim_or_renew(caller, room_id, call, ahead)
 
     def _claim_or_renew(self, caller: Caller, room_id: str, call: Call, ahead: Ahead | None = None) -> Wait:
@@ -398,8 +409,12 @@ class Claims:
         """Whether `takeover_stick` would succeed for this caller right now."""
         if snapshot.takeover_reason is None or snapshot.find(caller.agent_id) is None:
             return False  # usually, and without a transaction
-        with self._rooms.look(None, snapshot.room.room_id) as (tx, now):
-            return now.may_take_over(caller.agent_id, prior_owner(tx, now.room))
+
+        def look() -> tuple[Snapshot, bool]:
+            with self._rooms.look(None, snapshot.room.room_id) as (tx, now):
+                return now, now.may_take_over(caller.agent_id, prior_owner(tx, now.room))
+
+        return look_surely(look)[1]
 
 
 def force_stick(tx: Transaction, snapshot: Snapshot, person: Person, reason: str) -> Takeover:
