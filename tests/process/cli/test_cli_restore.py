@@ -53,6 +53,33 @@ def test_a_backup_is_restored_and_what_was_there_is_kept(conch: Conch, backup: P
     assert not [name for name in files(database) if "scratch" in name]
 
 
+def test_a_backup_that_could_not_be_restored_says_so(conch: Conch, backup: Path, database: Path) -> None:
+    with sqlite3.connect(database) as connection:
+        connection.execute("UPDATE path_rooms SET turn_id = 7")
+    connection.close()
+
+    made = conch("db", "backup", "--json")
+    copy = made.error["path"]
+    refused = conch("db", "restore", copy)
+
+    assert (made.status, made.error["code"]) == (1, "verification_failed")
+    assert f"Copied to {copy}. But `conch db restore` would refuse it" in made.error["message"]
+    assert made.error["problems"][0] in refused.err
+    assert Path(copy).exists()
+    assert not [name for name in files(database) if "scratch" in name]
+
+
+def test_a_backup_of_a_newer_store_is_made_and_called_unchecked(conch: Conch, backup: Path, database: Path) -> None:
+    with sqlite3.connect(database) as connection:
+        connection.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
+    connection.close()
+
+    made = conch("db", "backup")
+
+    assert made.status == 0, made
+    assert "was not checked" in made.out
+
+
 def test_a_restore_removes_the_copies_of_restores_that_were_killed(conch: Conch, backup: Path, database: Path) -> None:
     killed, running = (database.with_name(f"{database.name}.scratch-{name}") for name in ("1-killed", "2-running"))
     for folder in (killed, running):

@@ -81,13 +81,27 @@ def reindex(context: Context) -> Report:
 
 
 def backup(context: Context) -> Report:
-    file = context.options.file
+    """Copy the store, and check the copy as `restore` does: a copy that it would refuse is no backup."""
+    store, file = context.app.store, context.options.file
     if file is not None and not file.strip():
         raise InvalidArgument("file must be non-empty.", field="file")
     if file is not None and os.path.lexists(file):
         raise InvalidArgument(f"{file} already exists; name a new file.", field="file")
-    made = context.app.store.backup(file)
-    return Report({"path": made}, f"Copied to {one_line(made)}.")
+    made = store.backup(file)
+    data, said = {"path": made}, f"Copied to {one_line(made)}."
+    try:
+        with store.restoring(made) as restoration:
+            problems = _problems(restoration.candidate)
+    except SchemaMismatch:
+        return Report(data, f"{said} It was not checked, because a newer version of conch has made the store.")
+    except StoreCorrupt as trouble:
+        problems = [trouble.message]
+    except StoreError as trouble:
+        return failure(trouble.code, f"{said} But it could not be checked: {trouble.message}", data)
+    if problems:
+        message = f"{said} But `conch db restore` would refuse it, because the store is damaged: {problems[0]}"
+        return failure("verification_failed", message, {**data, "problems": problems})
+    return Report(data, f"{said} No problems found.")
 
 
 def restore(context: Context) -> Report:
