@@ -41,7 +41,7 @@ STALE = (
 JOIN_AGAIN = ("unknown_member", "The process that you joined with is gone. Call join_path to join again.")
 # The way back in: it looks up the caller's process again.
 WAYS_IN = {"join_path"}
-# The others change topics and questions, which have rules of their own.
+# The others change topics and questions, which have rules of their own. `listen` may claim the stick, see below.
 ROOM_GROUPS = ("turns", "admin", "scopes")
 
 
@@ -73,7 +73,11 @@ def haunted(enter: Any, child: Callable[[], Any]) -> Haunted:
     ghost.reserve("docs/")
     notice = bob.data("event_send", event_type="HANDOFF", to_agent="ghost:1", payload=NOTICE)["event"]
     process.kill()
-    return Haunted(ghost, {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}, notice)
+    return Haunted(ghost, lease_of(turn), notice)
+
+
+def lease_of(turn: dict[str, Any]) -> dict[str, Any]:
+    return {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
 
 
 def dump(app: App) -> dict[str, list[str]]:
@@ -90,6 +94,22 @@ def test_an_agent_whose_process_is_gone_changes_nothing(app: App, haunted: Haunt
 
     assert (refusal["error"], refusal["message"]) == (STALE if tool in AS_OWNER else JOIN_AGAIN)
     assert dump(app) == before
+
+
+def test_listening_claims_nothing_for_an_agent_whose_process_is_gone(
+    app: App, enter: Any, child: Callable[[], Any]
+) -> None:
+    process = child()
+    bob, ghost = enter("bob:2"), enter("ghost:1", process.process)
+    turn = bob.data("wait_for_turn", max_wait_ms=0)
+    bob.data("pass_stick", to_agent_id="ghost:1", handoff=HANDOFF, **lease_of(turn))
+    process.kill()
+    before = app.rooms.get_state(None, ghost.room_id).room
+
+    refusal = ghost.refused("listen", wait_seconds=0)
+
+    assert (refusal["error"], refusal["message"]) == JOIN_AGAIN
+    assert app.rooms.get_state(None, ghost.room_id).room == before
 
 
 def test_a_process_that_is_gone_leaves_no_sign_of_life(app: App, haunted: Haunted, clock: Any) -> None:
