@@ -192,6 +192,23 @@ def test_no_hook_shows_a_line_that_another_agent_forged(
     assert raw(texts, letters) == []
 
 
+@pytest.mark.parametrize("letters", [DANGEROUS[:60]], ids=["controls"])
+def test_installing_for_a_workspace_prints_no_line_that_its_path_forged(folder: str, environ: dict[str, str]) -> None:
+    Path(folder, ".mcp.json").write_text("not JSON")
+
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_EACH],
+        cwd=folder,
+        env=environ,
+        input=json.dumps([[None, "install", ["claude-code", "--project"]]]).encode(),
+        capture_output=True,
+    )
+
+    texts = {"install": json.loads(done.stdout)[0]}
+    assert f"cannot change: {os.path.dirname(folder)}" in texts["install"][1]
+    assert forged_lines(texts) == []
+
+
 def strings_in(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]

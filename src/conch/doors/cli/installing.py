@@ -16,6 +16,7 @@ from conch.host import programs
 from conch.host.ownership import require_own_folder
 from conch.host.workspaces import canonicalize, workspace_here, workspace_root
 from conch.lean import Any
+from conch.tools.text import one_line
 
 _WORDS = {
     "written": "wrote",
@@ -54,7 +55,7 @@ def _run(options: Any, action: str) -> Report:
     if refused:
         first = refused[0]
         message = f"{first.path} cannot be changed safely: {first.why}. It was left as it is."
-        return failure("SETTINGS_UNREADABLE", message, data, text=f"{text}\n\n{message}")
+        return failure("SETTINGS_UNREADABLE", message, data, text=f"{text}\n\n{one_line(message)}")
     return Report(data, text)
 
 
@@ -147,7 +148,7 @@ def _harness_text(harness: Harness, results: list[Result], is_dry: bool) -> str:
         lines.append("  conch wrote nothing here.")
     for result in results:
         why = f" ({result.why})" if result.why else ""
-        lines.append(f"  {_WORDS[result.outcome]}: {result.path}{why}")
+        lines.append(f"  {_WORDS[result.outcome]}: {one_line(result.path + why)}")
         if is_dry and result.changes:
             lines += [f"    {line}" for line in _difference(result)]
     return "\n".join(lines)
