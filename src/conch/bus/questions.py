@@ -177,9 +177,7 @@ class Questions:
 
     # -- answering
 
-    def list_pending(
-        self, peer: Peer, limit: int, wait_seconds: float, call: Call | None = None, after: int = 0
-    ) -> Answerable:
+    def list_pending(self, peer: Peer, limit: int, wait_seconds: float, call: Call, after: int) -> Answerable:
         """The questions this peer could answer, oldest first, after a message number.
 
         Waits for one unless the topic is closed.
@@ -195,7 +193,7 @@ class Questions:
 
         found = look(None)
         if found is None and wait_seconds > 0:
-            found = wait_on_topic(self._bell, peer.topic_id, look, wait_seconds, call or Call(), self._settings)
+            found = wait_on_topic(self._bell, peer.topic_id, look, wait_seconds, call, self._settings)
         return found or Answerable([], is_closed=False)
 
     def list_all(self, topic_id: str, statuses: list[str], limit: int, before: int | None = None) -> list[Row]:

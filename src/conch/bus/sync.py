@@ -408,7 +408,7 @@ class Messages:
                 return
             after = page[-1].seq
 
-    def history_page(self, topic_id: str, after: int = 0, since: int = 0) -> list[Message]:
+    def history_page(self, topic_id: str, after: int, since: int = 0) -> list[Message]:
         with self._store.read() as tx:
             rows = tx.all("messages_since", topic_id=topic_id, after=after, since=since, limit=_PAGE)
         return [to_message(row) for row in rows]

@@ -84,7 +84,7 @@ class Answer(NamedTuple):
     """Why the agent must not stop yet."""
 
 
-def read_happening(event: str, harness: str, given: dict[str, Any], environ_harness: str = "") -> Happening:
+def read_happening(event: str, harness: str, given: dict[str, Any], environ_harness: str) -> Happening:
     """Understand the input of a hook. Fields that are missing or of the wrong type count as empty."""
     named = _text(given, "hook_event_name", "hookEventName", "hookName") or event
     is_camel = "hook_event_name" not in given and "sessionId" in given

@@ -65,19 +65,19 @@ class Retention:
             return tx.count("claim_pruning", now=str(tx.now - DAY + _RETRY), due=tx.now - DAY) > 0
 
 
-def keep_pruned(retention: Retention, first_pause: float = _FIRST_PAUSE, pause: float = _PAUSE) -> None:
+def keep_pruned(retention: Retention, first_pause: float = _FIRST_PAUSE) -> None:
     """Prune when it is due, in a thread of its own, for as long as the process lives. It may end at any moment."""
-    threading.Thread(target=_keep_pruned, args=(retention, first_pause, pause), daemon=True).start()
+    threading.Thread(target=_keep_pruned, args=(retention, first_pause), daemon=True).start()
 
 
-def _keep_pruned(retention: Retention, first_pause: float, pause: float) -> None:
+def _keep_pruned(retention: Retention, first_pause: float) -> None:
     time.sleep(first_pause)
     while True:
         try:
             retention.prune_if_due()
         except Exception:  # the store may be closed by now; calls report other trouble, and this tries again later
             pass
-        time.sleep(pause)
+        time.sleep(_PAUSE)
 
 
 class _Rest:

@@ -174,7 +174,7 @@ class Rooms:
             self.touch_if_due(snapshot, caller)
         return snapshot
 
-    def get_shown(self, caller: Caller, room_id: str, after: int = -1, limit: int = NO_LIMIT) -> tuple[Snapshot, Shown]:
+    def get_shown(self, caller: Caller, room_id: str, limit: int, after: int = -1) -> tuple[Snapshot, Shown]:
         """The room now and the members to list after a place. The caller, if it is a member, counts as seen."""
 
         def look() -> tuple[Snapshot, Shown]:

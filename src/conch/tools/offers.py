@@ -43,7 +43,7 @@ def _narrow(sentence: str, offered: Container[str]) -> str:
     return re.sub(_EITHER, choose, sentence)
 
 
-def compose_schema(schema: Object, offered: Container[str] | None = None) -> Object:
+def compose_schema(schema: Object, offered: Container[str] | None) -> Object:
     """The schema with its descriptions composed."""
     return {name: _compose_value(name, value, offered) for name, value in schema.items()}
 

@@ -93,7 +93,7 @@ class Budget:
         """More characters than this cannot fit."""
         return _EVERYTHING if self._limit is None else max(0, self._left)
 
-    def spend(self, data: Any, text: str = "") -> None:
+    def spend(self, data: Any, text: str) -> None:
         if self._limit is not None:
             self._left -= _size(data) + _size(text)
 

@@ -172,7 +172,7 @@ def get_room_state(session: Session, given: Object, call: Call) -> Reply:
     caller, budget = session.caller(), session.budget()
     place = fields.parse_cursor("after", given.get("after"))
     after = -1 if place is None else place
-    snapshot, shown = session.app.rooms.get_shown(caller, given["room_id"], after, view.most_members(budget))
+    snapshot, shown = session.app.rooms.get_shown(caller, given["room_id"], view.most_members(budget), after)
     can_take_over = session.app.claims.takeover_is_open(caller, snapshot)
     return view.room_state(snapshot, shown, can_take_over, caller.agent_id, budget)
 

@@ -95,8 +95,8 @@ def switch(name: str, about: str, **more: Any) -> Option:
     return Option(name, "", about, default=False, **more)
 
 
-def word(name: str, value: str, about: str, parse: Callable[[str], Any] = str, *, required: bool = True) -> Option:
-    return Option(name, value, about, parse, required=required)
+def word(name: str, value: str, about: str, *, required: bool = True) -> Option:
+    return Option(name, value, about, required=required)
 
 
 def words(name: str, value: str, about: str, *, required: bool = True) -> Option:
