@@ -22,8 +22,8 @@ COMMANDS = grouped(
         "kick",
         "people.kick",
         "end an agent's membership",
-        "End the membership of an agent. Its reservations end, and its stick becomes free. At its next call, the agent "
-        "learns who did it and why.",
+        "End the membership of an agent. Its reservations end, and its stick becomes free. When one of its "
+        "calls is refused, the error says who did it and why.",
         (_HOLDER, REASON._replace(required=True), *ROOM),
         '  conch kick amber --reason "it runs in the wrong checkout"',
     ),
