@@ -144,7 +144,7 @@ class Telling:
     was read: otherwise a client that reads nothing could keep it by asking again and again.
 
     Asking again, or a heartbeat without the lease_id, does not show that the agent knows of it: the reply only tells of
-    it once more. A call with the lease_id shows it. So does a new end that none of these replies brought.
+    it once more. A call with the lease_id shows it. So does an extension that none of these replies reported.
     """
 
     def __init__(self, reply: object, until: int | None) -> None:
@@ -153,14 +153,16 @@ class Telling:
         self._is_known = False
 
     def again(self, reply: object, until: int | None = None) -> None:
-        """Note another reply and a new end. The store may not have taken the new end, so earlier ones still count."""
+        """Note another reply, and until when it extends the grant. The store may not have stored that, so earlier times
+        still count.
+        """
         if until is not None:
             self._ends = [*self._ends, until][-_MOST_ENDS:]
         if len(self._replies) < _MOST_TELLING:
             self._replies.setdefault(reply, False)
 
     def explains(self, until: int | None) -> bool:
-        """Whether only such replies have moved the end to this time."""
+        """Whether the grant lasts until this time because of one of these replies."""
         return until in self._ends
 
     def know(self) -> None:

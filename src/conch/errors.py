@@ -31,7 +31,7 @@ ConchError
 +-- DecisionNeeded ............. DECISION_NEEDED          a person must answer, or an option such as --yes must decide
 +-- OtherToolNeeded ............ OTHER_TOOL_NEEDED        another program does this; the details have its command
 +-- ReservationConflict ........ RESERVATION_CONFLICT     an active agent has reserved the scope or part of it
-+-- ReservationStale ........... RESERVATION_STALE_FOUND  only stale agents have reserved it; takeover_stale takes it
++-- ReservationStale ........... RESERVATION_STALE_FOUND  no active agent has reserved it; takeover_stale takes it
 +-- ReservationNotFound ........ RESERVATION_NOT_FOUND
 +-- ReleaseForbidden ........... RELEASE_FORBIDDEN        only its owner can release a reservation
 +-- UnknownRecipient ........... UNKNOWN_RECIPIENT        no agent in the room has that name
@@ -317,7 +317,7 @@ class SchemaMismatch(StoreError):
 
 
 class ForeignStore(StoreError):
-    """What is in the place of the store belongs to another program."""
+    """The file or schema in the place of the store belongs to another program."""
 
     code = "DB_SCHEMA_MISMATCH"
 

@@ -81,7 +81,7 @@ TYPES = {
 }
 
 AGENTS = {
-    "an agent that is timed and is not": Damage("agents", "is_timed is 2", "UPDATE agents SET is_timed = 2"),
+    "an agent that is timed and is not": Damage("agents", "must be 0 or 1", "UPDATE agents SET is_timed = 2"),
     "half of a process": Damage("agents", "part of its process", "UPDATE agents SET pid = 7 WHERE agent_id = 'ada:1'"),
     "half of a member's process": Damage(
         "room_members", "part of its process", "UPDATE room_members SET boot_id = 'b'"

@@ -176,7 +176,7 @@ class Installer:
         if record.harnesses:
             self._write_record(record)
             return
-        with suppress(OSError):  # the file is as it should be, which a record that is left over does not change
+        with suppress(OSError):  # a leftover record does no harm: the file is as it should be
             os.unlink(self._record_path(result.path))
         for folder in [*reversed(record.folders), self.records]:
             try:

@@ -50,7 +50,7 @@ class Leavers:
         """Forget the agents that nothing refers to, step by step."""
         with self._store.read() as tx:
             tx.take_time()
-            # An agent that does anything from now on is seen.
+            # These sets may be old: an agent that does anything after this counts as seen, so it stays.
             peers, agents = {row["peer_id"] for row in tx.all("peers_with_questions")}, _recorded(tx)
         self._forget("peers_to_forget", 0, _PEER_ROWS, peers)
         return self._forget("agents_to_forget", "", _AGENT_ROWS, agents)

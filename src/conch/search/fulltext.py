@@ -60,7 +60,7 @@ def _candidates(tx: Transaction, phrases: Sequence[Phrase], filters: Filters) ->
     any_of = senders if len(senders) <= _MOST_FACETS else ()
     for each in wanted:
         if not tx.ahead("recent_with_words", match=tx.match(each, any_of), recent=_RECENT, **asked):
-            break  # nothing is fetched ahead here, and matching prefixes before that is needed would be slow
+            break  # nothing is fetched ahead here: prefixes, which are slow to match, wait until they are needed
     found: dict[int, str] = {}
     for each in wanted:
         if len(found) < _MOST_CANDIDATES:

@@ -4,9 +4,9 @@ The sixth migration adds agents' names to older room events, which have only age
 agent had at the time. That is today's name, unless the agent was renamed or left since then. In that case the room's
 activity or log has recorded the earlier name.
 
-The ninth migration finds the priority of notices in their payloads. The tenth writes down what each name looks like.
-The thirteenth finds the addressees of messages in their metadata. The twenty-fifth and the twenty-seventh write it down
-again.
+The ninth migration finds the priority of notices in their payloads. The tenth writes down what each name looks like,
+and the twenty-fifth and the twenty-seventh do so again. The thirteenth finds the addressees of messages in their
+metadata.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class McpDoor:
         elif output.reset.is_set():
             await self._take_back(delivery.retracted)
         else:
-            with anyio.move_on_after(_LOOK_SECONDS):  # it may have read another reply that tells of the same
+            with anyio.move_on_after(_LOOK_SECONDS):  # the client may have read another reply that tells of the same
                 await self._stopped.wait()
             await self._take_back(delivery.unread)
 

@@ -37,7 +37,7 @@ SELECT agent_id, harness, session_kind FROM agents
 WHERE harness = '' OR session_kind NOT IN ('mcp_harness', 'human_guardian', 'script', 'cli', 'import');
 
 -- check: agents
--- The is_timed of agent {agent_id} must be 0 or 1, but is_timed is {is_timed}.
+-- The is_timed of agent {agent_id} is {is_timed}, but it must be 0 or 1.
 SELECT agent_id, is_timed FROM agents WHERE is_timed NOT IN (0, 1);
 
 -- check: room_members

@@ -45,7 +45,7 @@ export class RoomPage {
     await Promise.all([this.loadRoom(), this.shell.load(this.timeline), this.shell.load(this.lanes)]);
   }
 
-  /** The room and its latest messages, read at the same time. Only the first time must the room come first: it names the topic. */
+  /** The room and its latest messages, read at the same time. The first time, the room must come first, because it names the topic. */
   async loadRoom() {
     const talk = this.talk.topicId ? this.shell.load(this.talk) : null;
     this.room = (await get(path`/api/rooms/${this.id}`)).room;
