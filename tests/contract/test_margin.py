@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests.contract.conftest import Child, Client, Enter
@@ -21,6 +22,7 @@ from conch.app import App, open_app
 from conch.doors.cli.catalogue import COMMANDS
 from conch.tools.catalogue import TOOLS
 from conch.tools.replies import Reply
+from conch.tools.resources import RESOURCES, read_resource
 
 LETTERS = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
 LINE_ENDS = [line[-1] for line in LETTERS.splitlines(keepends=True)[:-1]]
@@ -129,6 +131,25 @@ def test_no_text_of_a_tool_has_a_line_that_another_agent_forged(
 
     assert set(texts) == set(TOOLS)
     assert any(FORGED in text for found in texts.values() for text in found)
+    assert forged_lines(texts) == []
+    assert raw(texts, letters) == []
+
+
+@pytest.mark.parametrize("letters", BUNCHES, ids=name_of)
+def test_no_resource_has_a_line_that_another_agent_forged(
+    enter: Enter, folder: str, child: Callable[[], Child], letters: list[str]
+) -> None:
+    for _ in everything_said(enter, folder, child(), forgery(letters)):
+        pass
+    bob, eve = enter("bob:2", None, folder), enter("eve:3", None, folder)
+    message = {"content_markdown": forgery(letters), "metadata": {"to": "eve:3"}}
+    bob.data("sync", topic_id=bob.home, outbox=[message], wait_seconds=0)
+    home = bob.joined["canonical_path"]
+    addresses = ["conch://room", "conch://inbox", f"conch://room/{bob.room_id}", f"conch://topic/{quote(home)}"]
+
+    texts = {uri: [read_resource(RESOURCES, eve.session, uri)["contents"][0]["text"]] for uri in addresses}
+
+    assert all(FORGED in text for found in texts.values() for text in found), texts
     assert forged_lines(texts) == []
     assert raw(texts, letters) == []
 
