@@ -580,8 +580,8 @@ class Snapshot:
 def look_surely(look: Callable[[], tuple[Snapshot, Found]]) -> tuple[Snapshot, Found]:
     """Look at a room, and look again if the agent that it waits for is found gone.
 
-    The agent may have let go of the stick and ended after the room was read. If its process was known to be gone before
-    the room was read, it had not.
+    The agent may have let go of the stick and ended after the room was read. It cannot have done so if its process was
+    known to be gone before the room was read.
     """
     known = None
     while True:

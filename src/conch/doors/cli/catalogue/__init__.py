@@ -1,7 +1,7 @@
 """Every command: its help, its options, and the function that runs it, in one module for each area.
 
-A new command is one entry in its area and one function. A command imports only its own area, because agents pay for its
-start many times a day.
+A new command is one entry in its area and one function. If its first word is new, it also goes into `AREAS`. A command
+imports only its own area, because agents pay for its start many times a day.
 """
 
 from __future__ import annotations
