@@ -288,6 +288,9 @@ def _doing(state: State, client: Client, clients: list[Client]) -> Any:
         if operation == "take_over":
             return operation, _same(open_room(seen[looks - 1]), open_room(state), "room_id", "turn_id")
         return operation, operation == "wait_in_vain" and _claiming(seen[looks:], state, client, clients)
+    if operation == "reverse_order":  # after the change it only looks
+        _, gone = _looking(seen[1:], client.room_id, None)
+        return operation, gone and _gone(state, gone, clients)
     if operation in ("release", "force", "kick_next"):  # the second transaction looks at everything again
         return operation
     if operation == "join":
