@@ -221,6 +221,28 @@ def test_an_existing_hook_stays_where_it_is_if_ours_cannot_be_written(
     assert [each.name for each in hook.parent.iterdir() if "conch" in each.name] == []
 
 
+def test_a_link_in_place_of_the_draft_does_not_choose_what_is_overwritten(
+    repository: Path, environ: dict[str, str], tmp_path: Path
+) -> None:
+    """An agent that can write `.git` knows the names of drafts: they end with the id of a process."""
+    victim = tmp_path / "profile"
+    victim.write_text("mine")
+    (repository / ".git/hooks").mkdir(exist_ok=True)
+    command = [sys.executable, "-c", PLANT + INSTALL, str(repository), str(victim)]
+
+    refused = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+
+    assert "cannot be changed: File exists." in refused.stderr
+
+    assert (victim.read_text(), victim.stat().st_mode & 0o111) == ("mine", 0)
+
+
+PLANT = """
+import os, sys
+os.symlink(sys.argv[2], f"{sys.argv[1]}/.git/hooks/pre-commit.conch-{os.getpid()}")
+"""
+
+
 @pytest.mark.parametrize("step", [1, 2])
 def test_an_installation_that_is_killed_leaves_a_hook_and_can_be_repeated(
     repository: Path, environ: dict[str, str], conch: Conch, step: int

@@ -265,6 +265,63 @@ def test_a_link_to_a_file_that_is_not_there_yet_is_written_through(harness: Harn
     assert path.is_symlink() and not dotfiles.exists()
 
 
+@pytest.mark.parametrize("is_folder", [False, True])
+@pytest.mark.parametrize("harness", EACH)
+def test_a_link_of_a_project_does_not_choose_what_is_read_or_written(
+    harness: Harness, is_folder: bool, home: Path
+) -> None:
+    """Every agent can make links in the project. A person who sets it up must not change other files."""
+    place, elsewhere = place_in(home, "project", instructions=PARAGRAPH), home.parent / "elsewhere"
+    for change in harness.changes(place):
+        path = Path(change.path)
+        link = path.parent if is_folder and path.parent != Path(str(place.project)) else path
+        if link.is_symlink():
+            continue
+        target = elsewhere / link.name
+        fill(target / path.name if link == path.parent else target, foreign_text(path))
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(target)
+    before = read_all(elsewhere)
+
+    results = Installer(place).install(harness)
+
+    assert outcomes(results) == {"refused"}
+    assert all(result.why.startswith("it is reached by a link that leads out of the project") for result in results)
+    assert [result.before for result in results] == [None] * len(results)
+    assert read_all(elsewhere) == before
+
+
+@pytest.mark.parametrize("harness", EACH)
+def test_a_link_of_a_project_does_not_choose_what_is_taken_back(harness: Harness, home: Path) -> None:
+    place, elsewhere = place_in(home, "project", instructions=PARAGRAPH), home.parent / "elsewhere"
+    Installer(place).install(harness)
+    for change in harness.changes(place):
+        path, target = Path(change.path), elsewhere / Path(change.path).name
+        fill(target, path.read_text())
+        path.unlink()
+        path.symlink_to(target)
+    before = read_all(elsewhere)
+
+    results = Installer(place).uninstall(harness)
+
+    assert outcomes(results) == {"refused"}
+    assert read_all(elsewhere) == before
+
+
+@pytest.mark.parametrize("harness", EACH)
+def test_a_link_within_a_project_stays_a_link(harness: Harness, home: Path) -> None:
+    place = place_in(home, "project")
+    path = settings_of(harness, place)
+    real = Path(str(place.project)) / "shared" / "settings"
+    fill(real, foreign_text(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(real)
+
+    Installer(place).install(harness)
+
+    assert path.is_symlink() and "conch" in real.read_text()
+
+
 def leave(path: Path, text: str) -> None:
     """What is left of settings: this text, or nothing if it is `gone`."""
     path.unlink()

@@ -80,9 +80,9 @@ def _write_draft(path: str, script: str) -> str:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     draft = f"{path}.conch-{os.getpid()}"
     try:
-        with open(draft, "w", encoding="utf-8") as file:
+        with open(draft, "x", encoding="utf-8") as file:  # never through a link that an agent has made
             file.write(script)
-        os.chmod(draft, 0o755)
+            os.fchmod(file.fileno(), 0o755)
     except OSError:
         with suppress(OSError):
             os.unlink(draft)

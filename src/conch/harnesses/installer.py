@@ -1,8 +1,9 @@
 """Writes the settings of harnesses, and undoes exactly that.
 
-A file is changed as text, in one step, through links, and keeps its permissions. For each file that it changes, conch
-keeps a record in its data directory: what was there before, and which harnesses need the change. `uninstall` restores
-that, byte for byte. If the file has changed since, it removes only its own entries.
+A file is changed as text, in one step, through links, and keeps its permissions. A link of a project must not lead out
+of the project, because every agent there can make one. For each file that it changes, conch keeps a record in its data
+directory: what was there before, and which harnesses need the change. `uninstall` restores that, byte for byte. If the
+file has changed since, it removes only its own entries.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import contextmanager, suppress
 from conch.harnesses.base import Change, Harness, Place
 from conch.harnesses.edits import Whole
 from conch.harnesses.unreadable import Unreadable
+from conch.host.workspaces import is_within
 from conch.ids import digest
 from conch.lean import Literal, NamedTuple
 
@@ -68,6 +70,7 @@ class Installer:
         """If `is_dry`, everything is worked out and nothing is written."""
         self._place = place
         self._is_dry = is_dry
+        self._project = place.project
         self.records = os.path.join(place.data_dir, RECORDS[0])
 
     def install(self, harness: Harness) -> list[Result]:
@@ -93,7 +96,7 @@ class Installer:
     def _try(self, result: Result, slug: str) -> Result:
         try:
             self._carry_out(result, slug)
-        except OSError as problem:
+        except (Unreadable, OSError) as problem:
             return result._replace(outcome="refused", why=_explain(problem))
         return result
 
@@ -126,7 +129,7 @@ class Installer:
             if _is_own_file(change) and record is not None and text not in ("", record.written):
                 return Result(change.path, "kept", "you changed it; delete it to get the text of this version")
             after = _apply(change, _undo(change, text, record) if record is not None and text.strip() else text)
-            _require_writable(_target(change.path))
+            _require_writable(self._target(change.path))
         except (Unreadable, OSError) as problem:
             return Result(change.path, "refused", _explain(problem))
         why = "" if _says(change, after) else "it has an entry of its own for conch, which stays"
@@ -136,7 +139,7 @@ class Installer:
         record = self._read_record(result.path)
         if self._is_dry or (record is None and not result.changes):
             return
-        folders = _missing_folders(_target(result.path))
+        folders = _missing_folders(self._target(result.path))
         if record is None:
             record = _Record(result.path, [], result.before, result.after, folders)
         elif result.changes and record.written != result.before:
@@ -145,7 +148,7 @@ class Installer:
             record = record._replace(written=result.after)
         self._write_record(record._replace(harnesses=sorted({*record.harnesses, slug})))
         if result.changes and result.after is not None:
-            _write(result.path, result.after)
+            _write(self._target(result.path), result.after)
 
     # -- uninstalling
 
@@ -170,9 +173,9 @@ class Installer:
 
     def _finish(self, result: Result, record: _Record) -> None:
         if result.outcome == "deleted":
-            os.unlink(_target(result.path))
+            os.unlink(self._target(result.path))
         elif result.outcome == "restored":
-            _write(result.path, str(result.after))
+            _write(self._target(result.path), str(result.after))
         if record.harnesses:
             self._write_record(record)
             return
@@ -186,9 +189,18 @@ class Installer:
 
     def _read(self, path: str) -> str | None:
         """The text of a file, after deleting the drafts of it that killed installers have left."""
+        target = self._target(path)
         if not self._is_dry:  # so this is the only installer that runs now
-            _discard_drafts(_target(path))
-        return _read(path)
+            _discard_drafts(target)
+        return _read(target)
+
+    def _target(self, path: str) -> str:
+        """The file behind a path: links are followed, so that they stay links."""
+        target = _follow(path)
+        real = os.path.realpath(target)
+        if self._project is not None and not is_within(real, self._project):
+            raise Unreadable(f"it is reached by a link that leads out of the project, to {real}")
+        return target
 
     # -- records
 
@@ -230,7 +242,7 @@ def _says(change: Change, text: str) -> bool:
 def is_written(change: Change) -> bool:
     """Whether the file has every edit."""
     try:
-        return _says(change, _read(change.path) or "")
+        return _says(change, _read(_follow(change.path)) or "")
     except (Unreadable, OSError):
         return False
 
@@ -242,8 +254,8 @@ def _is_own_file(change: Change) -> bool:
 # -- files
 
 
-def _target(path: str) -> str:
-    """The file behind a path: links are followed, so that they stay links."""
+def _follow(path: str) -> str:
+    """The file behind a path that may be a link."""
     for _ in range(_MOST_LINKS):
         if not os.path.islink(path):
             return path
@@ -251,9 +263,8 @@ def _target(path: str) -> str:
     raise Unreadable("it is a link that leads to itself")
 
 
-def _read(path: str) -> str | None:
+def _read(target: str) -> str | None:
     """The text of a file, with its own line ends; None if there is no file."""
-    target = _target(path)
     try:
         if not stat.S_ISREG(os.stat(target).st_mode) and not os.path.isdir(target):
             raise Unreadable("it is not a regular file")
@@ -281,9 +292,8 @@ def _require_writable(target: str) -> None:
         raise Unreadable(f"{folder} cannot be written")
 
 
-def _write(path: str, text: str) -> None:
+def _write(target: str, text: str) -> None:
     """Replace the content of a file in one step, and keep its permissions."""
-    target = _target(path)
     folder = os.path.dirname(target) or "."
     os.makedirs(folder, exist_ok=True)
     draft = f"{target}.conch-{os.getpid()}"

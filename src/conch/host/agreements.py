@@ -11,6 +11,7 @@ from contextlib import suppress
 from stat import S_ISREG, S_IWOTH
 
 from conch.errors import InvalidArgument
+from conch.host.workspaces import is_within
 from conch.lean import Literal, NamedTuple
 
 _Kind = Literal["user", "project"]
@@ -50,7 +51,7 @@ def read_agreement(kind: _Kind, path: str, within: str | None = None) -> Agreeme
     """The agreement in a file. It must lie `within` this directory: a repository must not choose files outside it."""
     try:
         real = os.path.realpath(path, strict=True)
-        if within is not None and not _is_within(real, within):
+        if within is not None and not is_within(real, within):
             return Agreement(kind, path, "")
         descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not make a server wait
     except (OSError, ValueError):
@@ -66,11 +67,6 @@ def read_agreement(kind: _Kind, path: str, within: str | None = None) -> Agreeme
     return Agreement(kind, path, given.decode("utf-8", "replace").removeprefix("\ufeff").strip())
 
 
-def _is_within(real: str, folder: str) -> bool:
-    top = os.path.realpath(folder)
-    return os.path.commonpath([top, real]) == top
-
-
 def _is_private(facts: os.stat_result) -> bool:
     """Whether a file or folder belongs to this user or to root, and not everyone may change it."""
     users = (os.geteuid(), 0) if hasattr(os, "geteuid") else (facts.st_uid,)  # Windows keeps a user's folders apart
@@ -83,7 +79,7 @@ def write_agreement(agreement: Agreement, within: str | None = None) -> bool:
     InvalidArgument if the file is not `within` this directory: a link in a repository must not choose what we write.
     """
     text, path = check_text(agreement.text), os.path.realpath(agreement.path)
-    if within is not None and not _is_within(path, within):
+    if within is not None and not is_within(path, within):
         message = f"{agreement.path} is a link that leads out of the project, to {path}. Remove the link."
         raise InvalidArgument(message, field="path")
     try:

@@ -79,6 +79,12 @@ def _too_wide(directory: str) -> set[str]:
     return {os.path.realpath(os.path.expanduser("~")), "/"} - {directory}
 
 
+def is_within(real: str, folder: str) -> bool:
+    """Whether a path without links is in this folder, or is the folder itself."""
+    top = os.path.realpath(folder)
+    return os.path.commonpath([top, real]) == top
+
+
 def ancestor_chain(directory: str, root: str) -> list[str]:
     """Every directory from `directory` up to `root`, both included, the deepest first."""
     chain = []
