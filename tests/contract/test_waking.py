@@ -245,6 +245,24 @@ def test_an_agent_is_woken_again_although_no_hook_saw_its_run_stop(runner: Sleep
     assert runner.look()
 
 
+def make_open_folder(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0o777)
+
+
+@pytest.mark.parametrize("make", [make_open_folder, lambda path: path.symlink_to(path.parent)])
+def test_signs_are_given_only_in_a_folder_that_nobody_else_can_change(
+    sleeper: Sleeper, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    """In a shared folder such as /tmp, another user can be the first to make it, and put links into it."""
+    data_dir, signs = tmp_path / "shared", Signs(str(tmp_path / "shared"), sleeper.agent_id)
+    data_dir.mkdir()
+    make(data_dir / "wake")
+
+    assert not signs.are_wanted
+    assert not signs.take_over()
+
+
 def test_only_one_server_of_an_agent_wakes_it(sleeper: Sleeper, tmp_path: Path) -> None:
     other = Signs(str(tmp_path), sleeper.agent_id)
 

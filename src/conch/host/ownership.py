@@ -42,6 +42,14 @@ def require_own_folder(folder: str, *names: str) -> None:
         raise InvalidSetting(_spell(problem, setting), setting=setting, path=real)
 
 
+def is_own_folder(path: str) -> bool:
+    """Whether there is a folder that only this user can change. A link does not count."""
+    facts = _facts(path)
+    if facts is None or not stat.S_ISDIR(facts.st_mode):
+        return False
+    return not _HAS_OWNERS or (facts.st_uid == os.geteuid() and not facts.st_mode & _GROUP_OR_OTHERS_WRITE)
+
+
 def _spell(problem: _Problem, named: str) -> str:
     what, remedy = problem
     return f"{what} conch did not use it. {remedy}, or choose another place with {named}."

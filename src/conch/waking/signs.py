@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from conch.host.ownership import is_own_folder
 from conch.ids import digest
 
 HELD_BACK = "Before you stop:"  # the first words of a hook that keeps an agent from stopping
@@ -34,8 +35,8 @@ class Signs:
 
     @property
     def are_wanted(self) -> bool:
-        """Whether servers wake agents here."""
-        return os.path.isdir(self._root)
+        """Whether servers wake agents here. What another user made, or can change, counts as missing."""
+        return is_own_folder(self._root)
 
     def note_stop(self, session_id: str) -> None:
         self._make_folder()
@@ -51,11 +52,13 @@ class Signs:
     # -- for the server
 
     def take_over(self) -> bool:
-        """Become the one server that wakes this agent. False if another one lives."""
+        """Become the one server that wakes this agent. False if another one lives, or if the folder is not ours."""
         if self._lock is None:
             import fcntl  # hooks do not need it
 
             self._make_folder()
+            if not self.are_wanted:
+                return False
             lock = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
