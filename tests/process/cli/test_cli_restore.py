@@ -16,6 +16,7 @@ from tests.process.cli.conftest import SOON
 from tests.process.forking import Forks, command_forks
 
 from conch.host.processes import other_users_of
+from conch.storage.sqlite.recognition import APPLICATION_ID
 from conch.storage.sqlite.store import DIALECT, SqliteStore
 from conch.storage.statements import load_migrations
 
@@ -78,6 +79,35 @@ def test_a_backup_of_a_newer_store_is_made_and_called_unchecked(conch: Conch, ba
 
     assert made.status == 0, made
     assert "was not checked" in made.out
+
+
+@pytest.mark.parametrize("size", [512, 65_536])
+def test_a_copy_with_pages_of_another_size_is_restored(conch: Conch, backup: Path, size: int) -> None:
+    """Another program can have written it, with `VACUUM` for example."""
+    with sqlite3.connect(backup, isolation_level=None) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute(f"PRAGMA page_size = {size}")
+        connection.execute("VACUUM")
+    connection.close()
+
+    restored = conch("db", "restore", str(backup))
+
+    assert restored.status == 0, restored
+    assert owner(conch) == "ada:1"
+
+
+def test_a_copy_in_another_encoding_is_refused(conch: Conch, backup: Path, tmp_path: Path) -> None:
+    """Running servers could not go on: SQLite refuses to change the encoding of a connection."""
+    with sqlite3.connect(backup) as connection, sqlite3.connect(tmp_path / "copy") as copy:
+        copy.executescript("PRAGMA encoding = 'UTF-16le'; CREATE TABLE meta (key TEXT, value TEXT)")
+        copy.executemany("INSERT INTO meta VALUES (?, ?)", connection.execute("SELECT key, value FROM meta").fetchall())
+        copy.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    contents = conch.contents()
+
+    refused = conch("db", "restore", str(tmp_path / "copy"), "--json")
+
+    assert "its encoding is UTF-16le" in refused.error["message"]
+    assert conch.contents() == contents
 
 
 def test_a_restore_removes_the_copies_of_restores_that_were_killed(conch: Conch, backup: Path, database: Path) -> None:

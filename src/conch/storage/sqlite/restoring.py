@@ -24,6 +24,8 @@ from conch.storage.sqlite.recognition import APPLICATION_ID
 from conch.storage.sqlite.scratch import scratch_folder
 from conch.storage.statements import are_ours, to_version
 
+_ENCODING = "UTF-8"
+
 
 @contextmanager
 def scratch_copy(file: str, store: str, schema: int, named: str) -> Iterator[str]:
@@ -43,6 +45,7 @@ def scratch_copy(file: str, store: str, schema: int, named: str) -> Iterator[str
         with _opened(file) as source:
             _require_store(source, file, schema)
             _require_whole_pages(source, file)
+            _require_encoding(source, file)
             copy(source, scratch)
         yield scratch
 
@@ -89,6 +92,15 @@ def _require_whole_pages(source: sqlite3.Connection, file: str) -> None:
         raise StoreCorrupt(f"{file} is damaged: it ends in the middle of a page.", field="file")
 
 
+def _require_encoding(source: sqlite3.Connection, file: str) -> None:
+    """Running processes cannot go on in a store with another encoding."""
+    encoding = source.execute("PRAGMA encoding").fetchone()[0]
+    if encoding != _ENCODING:
+        raise StoreCorrupt(
+            f"{file} is not a backup: its encoding is {encoding}. conch writes {_ENCODING}.", field="file"
+        )
+
+
 def replace_contents(live: sqlite3.Connection, scratch: str, kept: str, seconds: float) -> str | None:
     """Copy the live store to `kept`, then the scratch store into the live one. Returns `kept`, or None if it was empty.
 
@@ -100,6 +112,7 @@ def replace_contents(live: sqlite3.Connection, scratch: str, kept: str, seconds:
     source = sqlite3.connect(scratch, isolation_level=None)
     try:
         # The file keeps its mark and the contents get a new epoch, so processes notice new contents but not a new file.
+        _take_page_size(source, live.execute("PRAGMA page_size").fetchone()["page_size"])
         make_distinct(source, *((first_mark(live),) if is_empty else _marks(live)))
         _copy_over(source, live, seconds)
     except CommitFailed:
@@ -124,6 +137,14 @@ def _copy_over(source: sqlite3.Connection, live: sqlite3.Connection, seconds: fl
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
             raise CommitFailed(str(error)) from error
         raise
+
+
+def _take_page_size(source: sqlite3.Connection, size: int) -> None:
+    """SQLite copies into a live store only pages of the same size."""
+    if source.execute("PRAGMA page_size").fetchone()[0] != size:
+        source.execute("PRAGMA journal_mode = DELETE")  # with a log the size cannot change
+        source.execute(f"PRAGMA page_size = {size}")
+        source.execute("VACUUM")
 
 
 def _marks(live: sqlite3.Connection) -> tuple[int, int]:
