@@ -77,12 +77,15 @@ class Stream:
 
 
 class Console:
+    program: str | None = None
+    """Another module whose `main` serves it."""
+
     def __init__(self, forks: Forks, environ: dict[str, str], folder: Path, *options: str) -> None:
         self.environ = environ
         self.folder = folder
         self._forks = forks
         self._streams: list[Stream] = []
-        self.process = forks.start(["serve", "--port", "0", *options], environ, folder)
+        self.process = forks.start(["serve", "--port", "0", *options], environ, folder, self.program)
         self.url = self.process.stdout.readline().strip()
         self.port = int(self.url.partition("//")[2].partition("/")[0].rpartition(":")[2] or 0)
         self.token = self.url.rpartition("=")[2]

@@ -45,8 +45,8 @@ class Leftovers:
             is_fresh = found is not None and found.gone == gone and now - found.at < _FRESH
             if search is None and not is_fresh:
                 search = threading.Thread(target=self._search, args=(room_id, gone, now), daemon=True)
+                search.start()  # it needs the lock to end
                 self._searches[room_id] = search
-                search.start()
         if found is None and search is not None:
             search.join(_FIRST_SECONDS)
             found = self._found.get(room_id)
@@ -56,7 +56,7 @@ class Leftovers:
         """If it cannot be found out, the rest of the room is still worth showing."""
         try:
             candidates = self._find(room_id)
-        except (ConchError, OSError):
+        except (ConchError, OSError, RuntimeError, MemoryError):  # the last two: no thread or no memory is left
             candidates = []
         with self._lock:
             before = self._found.get(room_id)

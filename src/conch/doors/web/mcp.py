@@ -33,6 +33,7 @@ from conch.app import App
 from conch.doors.web.mcp_calls import MOST_CALLS, AnsweredCalls, Caller, ReplyWriter, Run
 from conch.doors.web.replies import refused
 from conch.doors.web.resources import Resources
+from conch.doors.web.threads import exhausted, surely
 from conch.errors import InvalidArgument, StoreError
 from conch.lean import Any
 from conch.tools.calling import call_tool
@@ -190,7 +191,7 @@ class McpDoor:
         undo(tasks.append)
         for task in tasks:
             with suppress(Exception):  # as for every lost reply
-                await run_sync(task, limiter=self._limiter)
+                await surely(task, self._limiter)
 
     async def _end(self, keys: list[str]) -> None:
         """Record that the agents of these sessions are gone, because no client can go on as one of them."""
@@ -198,7 +199,7 @@ class McpDoor:
         others = {session.sole_agent_id for session in self._sessions.values()}
         found = sorted(each for each in ended - others if each is not None)
         if found:
-            with suppress(StoreError):  # then only their silence shows it
+            with suppress(StoreError, RuntimeError):  # then only their silence shows it
                 await run_sync(end_sessions, self._app.store, found, abandon_on_cancel=True, limiter=self._limiter)
 
     async def _settle(self, caller: Caller) -> None:
@@ -210,7 +211,7 @@ class McpDoor:
         if run is None or not run.has_replied:
             return
         with anyio.CancelScope(shield=True):  # a cancellation may wait for the end of this
-            delivery = await run_sync(run.settle, caller.gets_reply, limiter=self._limiter)
+            delivery = await surely(partial(run.settle, caller.gets_reply), self._limiter)
             if delivery is not None and delivery.is_retractable and self._tasks is not None:
                 self._tasks.start_soon(self._watch, caller, delivery)
             if delivery is not None:
@@ -264,8 +265,10 @@ class McpDoor:
         self._calls.add(run)
         try:
             reply = await run_sync(run.work, abandon_on_cancel=True, limiter=self._limiter)
-        except BaseException:
+        except BaseException as problem:
             run.lose()
+            if isinstance(problem, Exception) and (refusal := exhausted(problem)) is not None:
+                raise refusal from None
             raise
         finally:
             if not run.has_replied:  # otherwise it counts until its reply is settled

@@ -16,6 +16,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from conch.calls import Call
+from conch.doors.web.threads import exhausted
 from conch.errors import ConchError, InvalidArgument, StoreError
 from conch.lean import Any
 from conch.tools.prompts import get_prompt, offered_prompts
@@ -23,6 +24,7 @@ from conch.tools.resources import LONGEST_URI, Watch, explain, offered_resources
 from conch.tools.session import Session
 
 _MOST_WATCHES = 200  # each holds a thread
+_RETRY_SECONDS = 1.0
 _NOT_FOUND = -32002  # only before the stateless era
 _STATELESS = "2026-07-28"
 
@@ -89,8 +91,8 @@ class Resources:
         session = self._session_of(context)
         try:
             result = await run_sync(read_resource, self._resources, session, params.uri)
-        except ConchError as refusal:
-            raise _refused(context, session, refusal, params.uri) from None
+        except Exception as problem:
+            raise _refused(context, session, problem, params.uri) from None
         return types.ReadResourceResult.model_validate(result)
 
     # -- watching
@@ -143,8 +145,8 @@ class Resources:
     async def _watch(self, context: _Context, session: Session, uris: list[str], strict: bool) -> Watch:
         try:
             return await run_sync(Watch, self._resources, session, uris, strict)
-        except ConchError as refusal:
-            raise _refused(context, session, refusal, uris[0]) from None
+        except Exception as problem:
+            raise _refused(context, session, problem, uris[0]) from None
 
     def _begin(self) -> Call:
         if len(self._watches) >= _MOST_WATCHES:
@@ -161,7 +163,15 @@ class Resources:
                 watch.run(call, lambda uri: from_thread.run(send, uri))
 
         try:
-            await run_sync(run, abandon_on_cancel=True, limiter=self._limiter)
+            while not call.cancelled:
+                try:
+                    await run_sync(run, abandon_on_cancel=True, limiter=self._limiter)
+                    return
+                except (
+                    RuntimeError,
+                    MemoryError,
+                ):  # no thread could start; `watch` knows what has changed until one can
+                    await anyio.sleep(_RETRY_SECONDS)
         finally:
             call.cancel()
             self._watches.discard(call)
@@ -172,7 +182,9 @@ def _require_first_page(params: _Page) -> None:
         raise MCPError(types.INVALID_PARAMS, "Invalid params: this list has only one page and takes no cursor.")
 
 
-def _refused(context: _Context, session: Session, refusal: ConchError, uri: str) -> MCPError:
+def _refused(context: _Context, session: Session, refusal: Exception, uri: str) -> Exception:
+    if not isinstance(refusal, ConchError):
+        return exhausted(refusal) or refusal
     code = types.INVALID_PARAMS if context.protocol_version == _STATELESS else _NOT_FOUND
     code = types.INTERNAL_ERROR if isinstance(refusal, StoreError) else code
     return MCPError(code, explain(session, refusal), {"uri": uri[:LONGEST_URI]})

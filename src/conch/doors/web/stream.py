@@ -34,6 +34,7 @@ _LOAD_SHARE = 20  # a reading that took long is followed by a pause this many ti
 _PING_SECONDS = 15.0
 _MOST_QUEUED = 2_000  # events; a page that falls further behind is cut off, and comes back for the rest
 _RETRY_SECONDS = 1.0
+_LACKS = (OSError, RuntimeError, MemoryError)  # no descriptor, no thread or no memory is left
 MOST_PAGES = 100
 
 
@@ -71,16 +72,23 @@ class Hub:
         self._pages.add(queue)
         if self._is_closed:
             queue.put_nowait(None)
-        if self._reader is None:
-            self._reader = _Reader(self._app, self._publish, self.ends)
-            self._reader.start()
-        reader = self._reader
         try:
+            reader = self._start_reader()
             await asyncio.to_thread(reader.ready.wait, _READY_SECONDS)
+        except _LACKS:
+            return queue, None
         except BaseException:
             self.leave(queue)
             raise
         return queue, reader.mark if reader.ready.is_set() else None
+
+    def _start_reader(self) -> _Reader:
+        """The reader. Until one can start, there is none."""
+        if self._reader is None:
+            reader = _Reader(self._app, self._publish, self.ends)
+            reader.start()
+            self._reader = reader
+        return self._reader
 
     def leave(self, queue: asyncio.Queue[_Event | None]) -> None:
         self._pages.discard(queue)
@@ -141,7 +149,7 @@ class _Reader(threading.Thread):
             while True:
                 try:
                     self._listen()
-                except ConchError as trouble:
+                except (ConchError, *_LACKS) as trouble:
                     if isinstance(trouble, Cancelled):
                         raise
                     self._call.check()
@@ -254,6 +262,8 @@ async def events(hub: Hub, app: App, cursor: Place | None, hello: Object) -> Asy
                 return
             if not event.key or event.key not in replayed:
                 yield event.spell()
+    except (ConchError, *_LACKS):
+        return  # the page reconnects, and then sees what is wrong
     finally:
         hub.leave(queue)
 
