@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: the rates are those of one core
 
@@ -28,10 +29,22 @@ from search import fill, scratch
 
 MODELS = {"wordllama-256": "`wordllama`", "all-minilm-l6-v2": "the better model"}
 HEADINGS = {"recall": "share of right messages among the first five", "embedding": "one core"}
-AMONG = 1_000
 WORDS = "the build of the release branch failed again, so I looked at what the parser does with an empty line "
 LENGTHS = (120, 2_000)
 LIMIT_SECONDS = 300
+
+
+class Plan(NamedTuple):
+    questions: int
+    among: int
+    """Messages in the store."""
+    batch: int
+    """Texts that are embedded at once."""
+    seconds: float
+
+
+FULL = Plan(questions=len(PAIRS), among=1_000, batch=32, seconds=5.0)
+QUICK = Plan(questions=5, among=100, batch=2, seconds=0.1)
 
 
 def main() -> int:
@@ -41,7 +54,7 @@ def main() -> int:
     options = parser.parse_args()
     signal.alarm(LIMIT_SECONDS)
     if options.model:
-        print(json.dumps(_measure(options.model, options.quick)))
+        print(json.dumps(_measure(options.model, QUICK if options.quick else FULL)))
         return 0
     found = {model: _ask(model, options.quick) for model in MODELS}
     for name, heading in HEADINGS.items():
@@ -60,23 +73,22 @@ def _ask(model: str, quick: bool) -> dict[str, dict[str, str]]:
     return found
 
 
-def _measure(name: str, quick: bool) -> dict[str, dict[str, str]]:
+def _measure(name: str, plan: Plan) -> dict[str, dict[str, str]]:
     before, began = _memory(), time.process_time()
     embedder = load_embedder(find_model(name))
     loading = time.process_time() - began
-    seconds = 0.1 if quick else 5.0
-    rates = {f"messages of {length:,} characters embedded in a second": _rate(embedder, length, seconds)
+    rates = {f"messages of {length:,} characters embedded in a second": _rate(embedder, length, plan)
              for length in LENGTHS}  # fmt: skip
     needs = {"seconds to load the model": f"{loading:.2f}", "memory that it adds": f"{_memory() - before:,.0f} MB"}
-    return {"recall": _recall(name, 5 if quick else len(PAIRS)), "embedding": {**rates, **needs}}
+    return {"recall": _recall(name, plan), "embedding": {**rates, **needs}}
 
 
-def _rate(embedder: Embedder, length: int, seconds: float) -> str:
+def _rate(embedder: Embedder, length: int, plan: Plan) -> str:
     """Texts per processor second, in batches as the index makes them."""
-    batch = [(f"{number} " + WORDS * (length // len(WORDS) + 1))[:length] for number in range(32)]
+    batch = [(f"{number} " + WORDS * (length // len(WORDS) + 1))[:length] for number in range(plan.batch)]
     embedder.embed(batch)
     count, began = 0, time.process_time()
-    while (spent := time.process_time() - began) < seconds:
+    while (spent := time.process_time() - began) < plan.seconds:
         embedder.embed(batch)
         count += len(batch)
     rate = count / spent
@@ -87,13 +99,13 @@ def _memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024 / 1e6
 
 
-def _recall(model: str, questions: int) -> dict[str, str]:
+def _recall(model: str, plan: Plan) -> dict[str, str]:
     """How often the message that a paraphrase means is among the first five."""
     with scratch() as environ:
         app = open_app(environ)
-        messages = [message for message, _ in PAIRS] + around(AMONG - len(PAIRS))
+        messages = [message for message, _ in PAIRS] + around(plan.among - len(PAIRS))
         fill(app, iter(random.Random(1).sample(messages, len(messages))))
-        pairs, found = PAIRS[:questions], {}
+        pairs, found = PAIRS[: plan.questions], {}
         for what, mode in {"by words": "fts", "by meaning": "semantic", "hybrid": "hybrid"}.items():
             given = {} if mode == "fts" else {"model": model}
             while app.search.search("warm", mode=mode, **given).warnings:  # INDEX_BEHIND: a slow model needs several

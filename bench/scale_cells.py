@@ -28,7 +28,11 @@ class Plan(NamedTuple):
     agents: tuple[int, ...]
     rooms: tuple[int, ...]
     workers: int
+    distant: int
+    """Processes that send at the same time to a server at a distance, compared with one."""
     relay_seconds: float
+    rounds: int
+    """What is compared takes turns, because other work on the machine comes and goes."""
     wakes: int
     wake_seconds: float
     crowd_seconds: float
@@ -40,6 +44,9 @@ class Plan(NamedTuple):
     """Agents of the room in which all wait, with and without a limit on how often they read the store."""
     cell_seconds: int
     """How long one cell may take before it is given up."""
+
+    def compared(self) -> tuple[int, int]:
+        return 1, self.distant
 
     def cells(self) -> list[tuple[int, int]]:
         """Numbers of agents and rooms; no room is empty."""

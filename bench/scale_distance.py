@@ -20,8 +20,6 @@ from scale_cells import Plan, Workers
 from scale_stores import Engine
 
 DELAYS = (0.0, 1.0, 10.0)
-PROCESSES = (1, 8)
-ROUNDS = 6  # what is compared takes turns, because other work on the machine comes and goes
 BARE = "CREATE TABLE bare (number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, sender INT, content TEXT)"
 
 
@@ -86,7 +84,7 @@ def measure(scratch: Scratch, engine: Engine, plan: Plan, delay: float) -> Outco
         store = distant.make(f"distance-{delay:g}")
         with psycopg.connect(store, autocommit=True) as connection:
             connection.execute(BARE)
-        workers = Workers({**scratch.environ(), "CONCH_STORE": store}, max(PROCESSES))
+        workers = Workers({**scratch.environ(), "CONCH_STORE": store}, plan.distant)
         try:
             return _measure(workers, plan, handed)
         finally:
@@ -94,21 +92,26 @@ def measure(scratch: Scratch, engine: Engine, plan: Plan, delay: float) -> Outco
 
 
 def _measure(workers: Workers, plan: Plan, handed: Spread | None) -> Outcome:
-    everyone = range(max(PROCESSES))
+    everyone = range(plan.distant)
     workers.order("enter", {number: {"place": number} for number in everyone})
     reports: dict[tuple[str, int], list[Object]] = {}
-    for count in PROCESSES * ROUNDS:
+    for count in plan.compared() * plan.rounds:
         for what, shares in (("bare", False), ("send", True), ("send", False)):
-            orders = {number: {"seconds": plan.relay_seconds / ROUNDS, "shares": shares} for number in range(count)}
+            orders = {
+                number: {"seconds": plan.relay_seconds / plan.rounds, "shares": shares} for number in range(count)
+            }
             reports.setdefault((f"{what} {shares}", count), []).extend(workers.order(what, orders))
-    alone = [took for report in reports["send True", PROCESSES[0]] for took in report["took"]]
+    alone = [took for report in reports["send True", 1] for took in report["took"]]
     assert handed is not None
     return Outcome(
         Spread.of(alone),
         handed,
         Spread.of(_wake(workers, plan.wakes)),
         *(
-            {count: sum(len(each["took"]) for each in reports[kind, count]) / plan.relay_seconds for count in PROCESSES}
+            {
+                count: sum(len(each["took"]) for each in reports[kind, count]) / plan.relay_seconds
+                for count in plan.compared()
+            }
             for kind in ("bare False", "send True", "send False")
         ),
     )

@@ -33,7 +33,7 @@ DISTANCE_HEADINGS = (
     "handoff",
     "wake by a message",
     "1 process: bare / one topic / own topic",
-    "8 processes: bare / one topic / own topics",
+    "{distant} processes: bare / one topic / own topics",
 )
 CLIENT_HEADINGS = ("engine", "`conch mcp` processes", "wake p50", "wake p99", "open at rest")
 CROWD_HEADINGS = ("engine", "waiting agents read the store", "wake p50", "wake p99", "turns/s, all wait")
@@ -54,6 +54,9 @@ class Tables:
         self._cells: dict[tuple[str, int, int], scale_cells.Outcome] = {}
         self._distances: dict[float, scale_distance.Outcome] = {}
         self._memory: float | None = None
+
+    def head(self, headings: Sequence[str]) -> list[str]:
+        return [heading.format(distant=self._plan.distant) for heading in headings]
 
     def turns(self) -> Iterator[list[str]]:
         for agents, rooms in self._plan.cells():
@@ -89,7 +92,7 @@ class Tables:
     def targets(self) -> Iterator[list[str]]:
         """The budgets for the rows above, and whether they are met."""
         for delay, outcome in self._distances.items():
-            for count in scale_distance.PROCESSES:
+            for count in self._plan.compared():
                 ours, bare = outcome.one_topic[count], outcome.bare[count]
                 what = f"messages/s on one topic, {_counted(count)}, {delay:g} ms away"
                 is_met = ours >= LEAST_OF_BARE * bare
@@ -183,7 +186,7 @@ def _distance(seconds: float, delay: float) -> str:
 def _rates(outcome: scale_distance.Outcome) -> list[str]:
     return [
         f"{_rate(outcome.bare[count])} / {_rate(outcome.one_topic[count])} / {_rate(outcome.own_topics[count])}"
-        for count in scale_distance.PROCESSES
+        for count in outcome.bare
     ]
 
 
