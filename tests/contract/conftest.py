@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -191,7 +190,7 @@ class Child:
     """A real process that lives until it is killed."""
 
     def __init__(self) -> None:
-        self._popen = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        self._popen = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
         facts = processes.look_up(self._popen.pid)
         assert facts is not None
         self.process = facts
