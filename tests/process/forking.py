@@ -147,12 +147,14 @@ COMMON += ("doors.cli.run", "doors.cli.advice", "doors.cli.other_programs", "doo
 
 
 @contextmanager
-def command_forks(program: str = "conch.main") -> Iterator[Forks]:
-    """A server for `conch`, or for a program that runs it, until the end of the block."""
+def command_forks(program: str = "conch.main", more: Sequence[str] = ()) -> Iterator[Forks]:
+    """A server for `conch`, or for a program that runs it, until the end of the block. It imports `more` of conch."""
     from conch.doors.cli.catalogue import COMMANDS
 
     homes = {command.handler.partition(".")[0] for command in COMMANDS.values() if command.handler}
-    forks = Forks(program, *(f"conch.{name}" for name in (*COMMON, *(f"doors.cli.{home}" for home in sorted(homes)))))
+    forks = Forks(
+        program, *(f"conch.{name}" for name in (*COMMON, *more, *(f"doors.cli.{home}" for home in sorted(homes))))
+    )
     try:
         yield forks
     finally:

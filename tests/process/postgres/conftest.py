@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,7 +21,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from tests.conftest import EMPTY, Postgres, Programs
-from tests.process.forking import Fork, Forks, close_streams
+from tests.process.forking import Fork, Forks, close_streams, command_forks
 from tests.process.postgres.flights import Flights
 from tests.process.postgres.requests import Requests
 from tests.proxy import Link, Proxy
@@ -275,6 +275,45 @@ def agents(environ: dict[str, str], server_forks: Forks) -> Iterator[Callable[..
     yield start
     for agent in started:
         agent.end()
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """These have imported the driver, too, which takes longer than most commands."""
+    with command_forks(more=("storage.postgres.store", "bells.postgres")) as forks:
+        yield forks
+
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run_conch(forks: Forks) -> Run:
+    """Run a command to its end, as `subprocess.run` does."""
+
+    def run(
+        words: Sequence[str], env: dict[str, str], folder: Path | str, given: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        ended = forks.run(list(words), env, Path(folder), given.encode(), 2 * SECONDS)
+        return subprocess.CompletedProcess(words, ended.status, ended.out.decode(), ended.err.decode())
+
+    return run
+
+
+@pytest.fixture
+def start_conch(forks: Forks) -> Iterator[Callable[..., Fork]]:
+    """Start a command and go on; one that still runs when the test ends is ended with it."""
+    started: list[Fork] = []
+
+    def start(words: Sequence[str], env: dict[str, str], folder: Path | str) -> Fork:
+        started.append(forks.start(words, env, folder))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+        each.wait()
+        close_streams(each)
 
 
 class CommitProxy(Proxy):

@@ -6,12 +6,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.process.postgres.conftest import Run
 
 from conch.app import App, open_app
 from conch.bells.base import change_channel, seat_channel
@@ -297,14 +297,12 @@ Conch = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def conch(environ: dict[str, str], proxy: Any, database: str, workspace: str) -> Conch:
+def conch(environ: dict[str, str], proxy: Any, database: str, workspace: str, run_conch: Run) -> Conch:
     """Run a command in the workspace, behind the proxy."""
     env = {**os.environ, **environ, "CONCH_STORE": proxy.url(database)}
 
     def run(*words: str, agent: str = "codex:1", given: str = "") -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "conch", *words]
-        identity = {"CONCH_AGENT_ID": agent}
-        return subprocess.run(command, env=env | identity, cwd=workspace, input=given, capture_output=True, text=True)
+        return run_conch(words, env | {"CONCH_AGENT_ID": agent}, workspace, given)
 
     return run
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.process.postgres.conftest import Run
 
 from conch.app import App, open_app
 from conch.storage.base import Store
 
-SOON = 30
 MANY = 2_000
 
 Copy = Callable[..., Any]
@@ -37,13 +35,12 @@ def agents_in_store(app: App, server: Any, database: str) -> int:
 
 
 @pytest.fixture
-def copy(environ: dict[str, str], tmp_path: Path) -> Copy:
+def copy(environ: dict[str, str], tmp_path: Path, run_conch: Run) -> Copy:
     """Run `conch db copy`, into a new file by default; returns its answer."""
 
     def copy(to: str = str(tmp_path / "copy.sqlite"), **variables: str) -> Any:
-        command = [sys.executable, "-m", "conch", "db", "copy", "--to", to, "--json"]
         env = {**os.environ, **environ, **variables}
-        return json.loads(subprocess.run(command, env=env, capture_output=True, text=True, timeout=SOON).stdout)
+        return json.loads(run_conch(["db", "copy", "--to", to, "--json"], env, tmp_path).stdout)
 
     return copy
 

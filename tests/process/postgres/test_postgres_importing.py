@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.contract.foreign import NOON, ForeignFile, bus_file, event, message, stick_file
+from tests.process.forking import Fork
 
 SOON = 60
 MANY = 300
@@ -25,23 +24,18 @@ def database(new_database: str) -> str:
 
 
 @pytest.fixture
-def begin(environ: dict[str, str], workspace: str) -> Callable[..., subprocess.Popen[str]]:
+def begin(environ: dict[str, str], workspace: str, start_conch: Callable[..., Fork]) -> Callable[..., Fork]:
     """Start a command as a process of its own."""
-
-    def begin(*words: str) -> subprocess.Popen[str]:
-        command, env = [sys.executable, "-m", "conch", *words, "--json"], {**os.environ, **environ}
-        return subprocess.Popen(command, cwd=workspace, env=env, stdout=subprocess.PIPE, text=True)
-
-    return begin
+    return lambda *words: start_conch([*words, "--json"], {**os.environ, **environ}, workspace)
 
 
 @pytest.fixture
-def conch(begin: Callable[..., subprocess.Popen[str]]) -> Conch:
+def conch(begin: Callable[..., Fork]) -> Conch:
     """Run a command to its end; returns its data."""
     return lambda *words: finish(begin(*words))
 
 
-def finish(process: subprocess.Popen[str]) -> Any:
+def finish(process: Fork) -> Any:
     answer = json.loads(process.communicate(timeout=SOON)[0])
     assert answer["ok"], answer
     return answer["data"]
@@ -83,7 +77,7 @@ def test_a_file_comes_to_a_server_once_and_a_dry_run_says_the_same(conch: Conch,
 
 
 def test_two_processes_that_import_one_file_add_it_once(
-    begin: Callable[..., subprocess.Popen[str]], conch: Conch, file: ForeignFile
+    begin: Callable[..., Fork], conch: Conch, file: ForeignFile
 ) -> None:
     expected = conch("import", str(file.path), "--dry-run")["added"]
     both = [finish(each)["added"] for each in [begin("import", str(file.path)) for _ in range(2)]]
@@ -93,7 +87,7 @@ def test_two_processes_that_import_one_file_add_it_once(
 
 
 def test_an_import_waits_for_a_change_of_the_room_that_is_under_way(
-    begin: Callable[..., subprocess.Popen[str]],
+    begin: Callable[..., Fork],
     conch: Conch,
     app: Any,
     server: Any,

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from tests.process.postgres.conftest import Run
 
 from conch.app import App
 from conch.bus.topics import make_home
@@ -29,13 +30,16 @@ def database(new_database: str) -> str:
 
 
 @pytest.fixture
-def conch(environ: dict[str, str], tmp_path: Path) -> Conch:
+def conch(environ: dict[str, str], tmp_path: Path, run_conch: Run) -> Conch:
     """Run a command, and see to it that no stream has a password in it."""
 
     def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "conch", *words]
         env = {**os.environ, **environ, **variables}
-        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+        if "PYTHONPATH" in variables:  # for an interpreter that starts
+            command = [sys.executable, "-m", "conch", *words]
+            done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+        else:
+            done = run_conch(words, env, tmp_path)
         for spelling in (SECRET, quote(SECRET, safe=""), json.dumps(SECRET)[1:-1]):
             assert spelling not in done.stdout + done.stderr
         return done

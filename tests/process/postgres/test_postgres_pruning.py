@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import queue
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.process.forking import Fork
 from tests.process.postgres.conftest import CommitProxy, Server
 from tests.process.postgres.counted import Caller, Clock
 
@@ -55,26 +55,21 @@ def database(server: Server, filled: str) -> Iterator[str]:
     server.ask("DROP DATABASE pruned WITH (FORCE)")
 
 
-Prune = Callable[[], "subprocess.Popen[str]"]
+Prune = Callable[[], Fork]
 
 
 @pytest.fixture
-def prune(environ: dict[str, str], proxy: CommitProxy, database: str) -> Prune:
+def prune(environ: dict[str, str], proxy: CommitProxy, database: str, start_conch: Callable[..., Fork]) -> Prune:
     """Starts `conch db prune` behind the proxy."""
-
-    def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "conch", "db", "prune", "--older", "90d", "--yes"]
-        env = {**environ, "CONCH_STORE": proxy.url(database)}
-        return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-    return start
+    env = {**environ, "CONCH_STORE": proxy.url(database)}
+    return lambda: start_conch(["db", "prune", "--older", "90d", "--yes"], env, "/")
 
 
-def kill(process: subprocess.Popen[str], server: Server, database: str) -> None:
+def kill(process: Fork, server: Server, database: str) -> None:
     process.kill()
 
 
-def terminate_backends(process: subprocess.Popen[str], server: Server, database: str) -> None:
+def terminate_backends(process: Fork, server: Server, database: str) -> None:
     mine = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
     server.ask(f"{mine} AND pid <> pg_backend_pid()", database)
 
@@ -92,22 +87,23 @@ def test_a_prune_that_is_cut_off_leaves_a_sound_store(
     moment: bytes,
     arrives: bool,
 ) -> None:
-    started: list[subprocess.Popen[str]] = []
+    started: queue.SimpleQueue[Fork] = queue.SimpleQueue()
 
     def cut_off(link: Any, data: bytes) -> None:
         if arrives:
             link.forward(data)
-        end(started[0], server, database)
+        end(started.get(timeout=60), server, database)
         if not arrives:
             link.forward(data)
 
     proxy.at_words(moment, cut_off)
 
-    started.append(prune())
-    printed, _ = started[0].communicate(timeout=60)
+    process = prune()
+    started.put(process)
+    printed = process.communicate(timeout=60)
 
     assert proxy.deed is None, printed
-    assert started[0].returncode != 0 or end is terminate_backends  # which may be interrupted, and go on
+    assert process.returncode != 0 or end is terminate_backends  # which may be interrupted, and go on
     assert verify_store(app.store).problems == []
     Pruning(app.store, 90 * DAY).run()
     assert verify_store(app.store).problems == []
