@@ -22,6 +22,7 @@ import pytest
 from tests.callers import named
 from tests.conftest import Database
 from tests.contract.conftest import DEADLINE, Client, MovableClock
+from tests.contract.stores import Original
 
 from conch.app import App, open_app
 from conch.errors import SchemaMismatch
@@ -62,22 +63,18 @@ SENDERS = {
 Enter = Callable[[str], Client]
 
 
-def fill(store: Any) -> None:
-    with store.write("schema") as tx:
+def load(place: str) -> None:
+    """Put the older store into a new file or database."""
+    with closing(open_at(place, 5)) as store, store.write("schema") as tx:
         for table, rows in OLD["tables"].items():
             tx.load(table, rows)
-    store.close()
 
 
 @pytest.fixture(scope="module")
 def older_database(first_database: Database) -> Iterator[Database]:
     """A server with an older store, from which tests make databases of their own."""
-    from conch.storage.postgres.schema import DIALECT as POSTGRES
-    from conch.storage.postgres.store import PostgresStore
-
     first_database.connection.execute("CREATE DATABASE oldest")
-    url = first_database.url.replace("/postgres?", "/oldest?")
-    fill(PostgresStore(url, migrations=load_migrations(POSTGRES)[:5]))
+    load(first_database.url.replace("/postgres?", "/oldest?"))
     yield first_database
     first_database.connection.execute("DROP DATABASE oldest WITH (FORCE)")
 
@@ -87,10 +84,7 @@ def environ(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str
     """An older store of either engine, in a file or a database of its own."""
     environ = {"HOME": str(tmp_path), "CONCH_DATA_DIR": str(tmp_path / "data")}
     if request.param == "sqlite":
-        from conch.storage.sqlite.store import DIALECT, SqliteStore
-
-        path = str(tmp_path / "data" / "rooms.sqlite")
-        fill(SqliteStore(path, ring=lambda channels: None, migrations=load_migrations(DIALECT)[:5]))
+        load(str(tmp_path / "data" / "rooms.sqlite"))
         yield environ
         return
     server: Database = request.getfixturevalue("older_database")
@@ -232,13 +226,23 @@ def test_two_processes_that_migrate_at_once_both_succeed(environ: dict[str, str]
     assert sorted(answer["data"]["from"] for answer in answers) == [5, NEWEST]
 
 
-@pytest.fixture
-def app(environ: dict[str, str], clock: MovableClock) -> Iterator[App]:
+def fill(environ: dict[str, str], workspace: Path) -> None:
+    """The older store, migrated."""
+    load(environ.get("CONCH_STORE") or f"{environ['CONCH_DATA_DIR']}/rooms.sqlite")
+    with closing(open_app(environ, later(MovableClock()))) as app:
+        assert app.store.migrate() == (5, NEWEST)
+
+
+def later(clock: MovableClock) -> MovableClock:
     clock.advance(minutes=200)
-    app = open_app(environ, clock)
-    assert app.store.migrate()[0] == 5
+    return clock
+
+
+@pytest.fixture
+def app(original: Original, clock: MovableClock, tmp_path: Path) -> Iterator[App]:
+    app = original.copy(tmp_path.name, later(clock))
     yield app
-    app.close()
+    original.end(app)
 
 
 class Returning(Client):
