@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from conch.agents.records import Caller, label, process_columns
 from conch.clock import MILLISECOND
@@ -22,6 +22,7 @@ from conch.errors import (
     FencingError,
     RoomClosed,
     StaleLease,
+    StoreError,
     TurnMismatch,
     UnknownMember,
     no_cursor,
@@ -76,14 +77,25 @@ class Rooms:
 
         `ahead` fetches ahead what the change will need.
         """
-        with self._store.write(room_id, *locks) as tx:
-            tx.run("touch_agent", agent_id=caller.agent_id, now=NOW)
-            ahead(tx, room_id)
-            snapshot = self.load(tx, room_id, caller.agent_id)
-            admit(tx, snapshot, caller, lease, even_closed)
-            touched = _touch(tx, snapshot, caller)
-            yield tx, touched
-            touched.roll.mark_gone(tx)
+        refused: ConchError | None = None
+        try:
+            with self._store.write(room_id, *locks) as tx:
+                tx.run("touch_agent", agent_id=caller.agent_id, now=NOW)
+                ahead(tx, room_id)
+                snapshot = self.load(tx, room_id, caller.agent_id)
+                try:
+                    _admit(snapshot, caller, lease, even_closed)
+                except (FencingError, UnknownMember) as refusal:
+                    refused = refusal
+                    raise
+                touched = _touch(tx, snapshot, caller)
+                yield tx, touched
+                touched.roll.mark_gone(tx)
+        except (FencingError, UnknownMember) as refusal:
+            if refusal is refused:  # only now, because others wait for the lock of the room
+                with suppress(StoreError), self._store.look() as tx:
+                    explain_loss(tx, snapshot.room, caller, refusal)
+            raise
         self.note_touch(caller)  # only now: a transaction that fails has recorded nothing
 
     @contextmanager

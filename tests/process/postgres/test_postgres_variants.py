@@ -15,9 +15,13 @@ from tests.process.postgres.flights import Flights
 
 from conch.app import App, open_app
 from conch.bells.base import room_channel, seat_channel
+from conch.calls import Call
 from conch.clock import MINUTE
+from conch.tools.calling import call_tool
+from conch.tools.catalogue import TOOLS
 
 SEND, EMPTY, RECEIVE, CLAIM, HEARTBEAT, RELEASE, JOIN, CHECK = 3, 1, 4, 4, 2, 3, 4, 1
+REFUSED = 3  # a refusal also says who took the stick
 HELD = 2
 HOUR = 60 * MINUTE
 PRESENCE = 30 * 60_000
@@ -402,6 +406,36 @@ def beat_late(s: Scene) -> Act:
     s.give(s.ada)
     s.let_lapse()
     return lambda: s.ada.call("heartbeat")
+
+
+def refused(caller: Caller, tool: str, lease: Object, **given: Any) -> Act:
+    shown = {"lease_id": lease["lease_id"], "expected_turn_id": lease["turn_id"]}
+
+    def act() -> None:
+        reply = call_tool(TOOLS[tool], caller.session, {**shown, **given}, Call())
+        assert reply.data["error"] == "turn_mismatch"
+        reply.delivery.sent()
+
+    return act
+
+
+def lost_lease(s: Scene) -> Object:
+    """Ada held the stick, and bob has taken it over."""
+    s.give(s.ada)
+    lease = s.ada.claim()
+    s.let_lapse()
+    assert s.takes(s.bob)
+    return lease
+
+
+@form(REFUSED)
+def beat_in_a_turn_that_was_taken(s: Scene) -> Act:
+    return refused(s.ada, "heartbeat", lost_lease(s))
+
+
+@form(REFUSED)
+def release_a_turn_that_was_taken(s: Scene) -> Act:
+    return refused(s.ada, "release_stick", lost_lease(s), handoff=HANDOFF)
 
 
 def release_by(caller: Caller, to: str) -> Act:

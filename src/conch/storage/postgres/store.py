@@ -307,7 +307,8 @@ class PostgresStore:
                     transaction.fly()
         except BaseException as trouble:
             if transaction.begun is not None:
-                letting_go = [] if transaction.is_rehearsal else [Question("ROLLBACK", is_prepared=False)]
+                rollback = [Question("ROLLBACK", is_prepared=False)]
+                letting_go = [] if transaction.is_rehearsal else [*rollback, *self._besides()]
                 self._give_back(transaction.begun, letting_go)
                 if transaction.is_rehearsal and isinstance(trouble, Exception) and not transaction.begun.closed:
                     raise Rehearsed from None  # a refusal is decided under the locks
