@@ -63,7 +63,7 @@ class App:
     def turns(self) -> Turns:
         from conch.turns.stick import Turns
 
-        return Turns(self.bell, self.rooms, self.settings)
+        return Turns(self.store, self.bell, self.rooms, self.settings)
 
     @cached_property
     def holdings(self) -> Holdings:

@@ -11,6 +11,7 @@ from conch.lean import Any, NamedTuple
 
 _WEEK_MS = 7 * 24 * 3_600_000
 TURN_WAIT_MS = 30_000  # of one wait_for_turn, unless a policy or a known harness says otherwise
+WAITING_FIRST = "waiting_first"  # the release order that prefers members that wait
 LONGEST_WAIT_MS = 50_000  # common MCP clients give up after 60 s, and a later reply would be lost
 
 
@@ -81,7 +82,7 @@ POLICY_SETTINGS = (
         "release_order",
         "sequence",
         "who gets a released stick: the next member in order, or the next one that is waiting right now",
-        choices=("sequence", "waiting_first"),
+        choices=("sequence", WAITING_FIRST),
     ),
     Setting(
         "guard",

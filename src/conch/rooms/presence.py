@@ -60,6 +60,7 @@ class Rooms:
         self._store = store
         self._settings = settings
         self._roots: dict[str, str] = {}  # the workspaces of known rooms; a room never moves
+        self._policies: dict[str, Policy] = {}  # of known rooms; other processes may have changed them
         self._renewal_ms = renewal_ms(settings)
         self._active_until: dict[str, float] = {}  # when each agent's sign of life is due again
 
@@ -200,6 +201,10 @@ class Rooms:
         with self.look(caller, room_id, _nothing) as (_, snapshot):
             return snapshot.room
 
+    def policy(self, room_id: str) -> Policy:
+        """The policy that this process last saw in the room. It only tells what a change will probably need."""
+        return self._policies.get(room_id, self._settings.policy)
+
     def count_members(self, room_id: str) -> int:
         """How many members the room has, without those marked as gone."""
         return int(self._store.glance("count_members", room_id=room_id, is_gone=0, most=NO_LIMIT)[0]["total"])
@@ -236,7 +241,9 @@ class Rooms:
         """A room that was read or changed in this transaction."""
         self._roots[room.room_id] = room.canonical_path  # saves `root` a query
         roll = Roll(tx, room.room_id, room.owner or room.reserved_for, first)
-        return Snapshot(room, roll, self._settings, tx.now)
+        snapshot = Snapshot(room, roll, self._settings, tx.now)
+        self._policies[room.room_id] = snapshot.policy
+        return snapshot
 
     # -- signs of life
 

@@ -28,7 +28,7 @@ Kind = Literal["agent", "observer", "person"]
 
 CHUNK = 2  # members that a walk reads at first; it usually ends with one of them
 LARGE_CHUNK = 50
-_LARGEST_CHUNK = 500
+LARGEST_CHUNK = 500
 MOST_SILENT = 300  # the first members are listed even if they are silent; others only if they may be there
 MOST_COUNTED = 1_000  # of the members that are not listed: after years, to count all of them would take long
 _EVER = 2**62  # longer ago than anything happened
@@ -137,11 +137,13 @@ def expect_walk(tx: Transaction, room_id: str, agent_id: str, within: int, chunk
 
 
 def expect_called(text: str, tx: Transaction, room_id: str) -> None:
-    """Fetch ahead what `present_name_in_room` and `Snapshot.called` ask about a name or an agent_id."""
+    """Fetch ahead what `present_name_in_room` and `Snapshot.called` ask about a name, an agent_id or a label."""
     if text.isprintable():
-        tx.ahead("member_called", room_id=room_id, name=text)
+        typed = read_label(text)
+        for name in (text, *([] if typed is None else [typed.name])):
+            tx.ahead("member_called", room_id=room_id, name=name)
+            tx.ahead("peer_named_in_room", room_id=room_id, agent_name=name)
         tx.ahead("some_members", room_id=room_id, agent_ids=[text])
-        tx.ahead("peer_named_in_room", room_id=room_id, agent_name=text)
 
 
 def expect_shown(tx: Transaction, room_id: str, limit: int) -> None:
@@ -150,7 +152,7 @@ def expect_shown(tx: Transaction, room_id: str, limit: int) -> None:
     tx.ahead("gone_holders", room_ids=[room_id], now=NOW)
     places = {"after": -1, "through": NO_LIMIT}
     tx.ahead(
-        "members_from", room_id=room_id, now=NOW, within=_EVER, host_id="", limit=min(limit, _LARGEST_CHUNK), **places
+        "members_from", room_id=room_id, now=NOW, within=_EVER, host_id="", limit=min(limit, LARGEST_CHUNK), **places
     )
 
 
@@ -282,7 +284,7 @@ class Roll:
             is_over = len(rows) < chunk  # this lap, or both
             if is_over and (wrap < 0 or around is not None):
                 return
-            after, chunk = -1 if is_over else rows[-1]["ordinal"], min(8 * chunk, _LARGEST_CHUNK)
+            after, chunk = -1 if is_over else rows[-1]["ordinal"], min(8 * chunk, LARGEST_CHUNK)
             if after <= wrap:  # in the second lap
                 through, wrap = wrap, -1
 
@@ -311,7 +313,7 @@ class Roll:
         was looked at.
         """
         marked, holders = self._marked()
-        members, gone = self._sift(self.walk(after, chunk=min(limit, _LARGEST_CHUNK)), limit)
+        members, gone = self._sift(self.walk(after, chunk=min(limit, LARGEST_CHUNK)), limit)
         members += [member for member in holders if member.ordinal > after]
         return Shown(sorted(members, key=lambda member: member.ordinal)[:limit], marked + gone)
 

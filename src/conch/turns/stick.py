@@ -14,15 +14,26 @@ from conch.agents.records import Caller
 from conch.bells.base import Bell, seat_channel
 from conch.bus.peers import present_name_in_room
 from conch.clock import MILLISECOND
-from conch.config import Settings
+from conch.config import WAITING_FIRST, Policy, Settings
 from conch.errors import ConchError, InvalidArgument, UnknownMember, UnknownRecipient
 from conch.lean import Any, NamedTuple
 from conch.notices.events import find_recipient, leave_handoff, readdress_handoff
 from conch.rooms.handoffs import dump_handoff
 from conch.rooms.log import append_event, expect_event, find_pending, prior_owner
 from conch.rooms.presence import Lease, Rooms
-from conch.rooms.room import CHUNK, LARGE_CHUNK, Member, Room, Snapshot, expect_called, expect_walk, renew, save_room
-from conch.storage.base import Transaction
+from conch.rooms.room import (
+    CHUNK,
+    LARGE_CHUNK,
+    LARGEST_CHUNK,
+    Member,
+    Room,
+    Snapshot,
+    expect_called,
+    expect_walk,
+    renew,
+    save_room,
+)
+from conch.storage.base import Store, Transaction
 
 _FEW = 5  # members that an error names
 
@@ -37,23 +48,16 @@ class Offer(NamedTuple):
     """The recipient's label; empty if the stick is free."""
 
 
-class _Habit(NamedTuple):
-    """What this process needed at its last release in a room. It will probably need the same again."""
-
-    window_ms: int
-    """Within this time, active members were seen."""
-    asks: bool = False
-    """It had to know who waits."""
-
-
 class Turns:
     """What an owner does with the stick."""
 
-    def __init__(self, bell: Bell, rooms: Rooms, settings: Settings) -> None:
+    def __init__(self, store: Store, bell: Bell, rooms: Rooms, settings: Settings) -> None:
+        self._store = store
         self._bell = bell
         self._rooms = rooms
         self._settings = settings
-        self._habits: dict[str, _Habit] = {}
+        self._asked: dict[str, bool] = {}
+        """Whether the last release in a room had to know who waits. The next one will probably need the same."""
 
     # -- keeping it
 
@@ -80,24 +84,27 @@ class Turns:
         An observer is in the sequence only while it waits for the stick.
         """
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
-        lease, waiting = Lease(lease_id, expected_turn_id), None
+        lease, waiting, is_server = Lease(lease_id, expected_turn_id), None, self._store.is_server
+        asks = is_server and self._asked.get(room_id, True)
         while True:
-            habit = self._habits.get(room_id, _Habit(self._settings.policy.presence_ttl_ms))
-            ahead = partial(_expect_offer, caller.agent_id, habit)
+            policy = self._rooms.policy(room_id)
+            chunk = _chunk(policy, asks) if is_server else CHUNK
+            ahead = partial(_expect_offer, caller.agent_id, policy, chunk)
             with self._rooms.change(caller, room_id, lease=lease, ahead=ahead) as (tx, snapshot):
                 # Usually an agent is next. Otherwise this must find out who waits. If the transaction has not fetched
-                # that ahead, finding out takes time, so it happens between two rounds: the first finds the candidates,
-                # the second hands over.
-                chunk = LARGE_CHUNK if tx.hears(room_id) is not None else CHUNK
-                candidates = _candidates(snapshot, chunk=chunk)
-                asked = [each for each in candidates if _prefers_waiting(snapshot) or not each.takes_turns]
-                self._habits[room_id] = _Habit(snapshot.policy.presence_ttl_ms, bool(asked))
-                waiting = _hear(tx, snapshot, asked) if waiting is None else waiting
+                # that ahead, finding out takes time, so a second round hands over.
+                knows = waiting is not None or tx.hears(room_id) is not None
+                candidates = _candidates(snapshot, chunk=chunk, is_cut=is_server and not knows)
+                asked = [each for each in candidates if _must_ask(snapshot, each)]
+                self._asked[room_id] = bool(asked)
+                if waiting is None and (knows or not asked):
+                    waiting = _hear(tx, snapshot, asked)
                 if waiting is not None:
                     to = _choose(snapshot, candidates, waiting)
                     offer = offer_stick(tx, snapshot, "release", to, text)
                     break
-            waiting = self._find_waiting(snapshot, asked)
+            asks = is_server  # the second round fetches it ahead
+            waiting = None if is_server else self._find_waiting(snapshot, asked)
         offer = with_status(offer, snapshot, to, tx.heard)
         if to is not None and not to.takes_turns and not tx.heard:  # it has stopped since
             with suppress(ConchError):  # the stick was released in any case
@@ -113,7 +120,9 @@ class Turns:
             if not _is_declined(tx, snapshot, observer_id):
                 return None
             asked = _candidates(snapshot, observer_id, prior_owner(tx, snapshot.room))
-        waiting = self._find_waiting(snapshot, asked)
+            waiting = _hear(tx, snapshot, asked) if tx.expect_hearing() else None
+        if waiting is None:
+            waiting = self._find_waiting(snapshot, asked)
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             if not _is_declined(tx, snapshot, observer_id):
                 return None
@@ -150,10 +159,16 @@ class Turns:
         return self._bell.hears(seat_channel(snapshot.room.room_id, member.agent_id))
 
 
-def _expect_offer(agent_id: str, habit: _Habit, tx: Transaction, room_id: str) -> None:
+def _expect_offer(agent_id: str, policy: Policy, chunk: int, tx: Transaction, room_id: str) -> None:
     expect_event(tx)
-    chunk = LARGE_CHUNK if habit.asks and tx.expect_hearing() else CHUNK
-    expect_walk(tx, room_id, agent_id, habit.window_ms * MILLISECOND, chunk)
+    if chunk > CHUNK:
+        tx.expect_hearing()
+    expect_walk(tx, room_id, agent_id, policy.presence_ttl_ms * MILLISECOND, chunk)
+
+
+def _chunk(policy: Policy, asks: bool) -> int:
+    """How many members a release reads at once. If it `asks` who waits, it needs more of them."""
+    return LARGEST_CHUNK if policy.release_order == WAITING_FIRST else LARGE_CHUNK if asks else CHUNK
 
 
 def _hear(tx: Transaction, snapshot: Snapshot, asked: list[Member]) -> set[str] | None:
@@ -175,12 +190,12 @@ def next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
     return _choose(snapshot, _candidates(snapshot), waiting)
 
 
-def _candidates(snapshot: Snapshot, *passed_over: str | None, chunk: int = CHUNK) -> list[Member]:
+def _candidates(snapshot: Snapshot, *passed_over: str | None, chunk: int = CHUNK, is_cut: bool = False) -> list[Member]:
     """The other active members in the order of their turns, up to the first that gets the stick even without waiting
     for it.
 
     They begin after the owner. If the owner is a person, who may have taken the stick by force, the sequence goes on
-    where it was before.
+    where it was before. If `is_cut`, they end with the first that must be asked whether it waits.
     """
     owner = snapshot.find(snapshot.room.owner)
     place = owner.ordinal if owner and owner.kind == "agent" else snapshot.room.sequence_index
@@ -188,13 +203,18 @@ def _candidates(snapshot: Snapshot, *passed_over: str | None, chunk: int = CHUNK
     for member in snapshot.active_members(place, chunk):
         if member.agent_id not in (snapshot.room.owner, *passed_over):
             found.append(member)
-            if member.takes_turns and not _prefers_waiting(snapshot):
+            if is_cut or not _must_ask(snapshot, member):
                 break
     return found
 
 
+def _must_ask(snapshot: Snapshot, member: Member) -> bool:
+    """Whether it depends on its waiting if this member gets the stick."""
+    return _prefers_waiting(snapshot) or not member.takes_turns
+
+
 def _prefers_waiting(snapshot: Snapshot) -> bool:
-    return snapshot.policy.release_order == "waiting_first"
+    return snapshot.policy.release_order == WAITING_FIRST
 
 
 def _choose(snapshot: Snapshot, candidates: list[Member], waiting: set[str]) -> Member | None:

@@ -23,6 +23,7 @@ from conch.tools.catalogue import TOOLS
 SEND, EMPTY, RECEIVE, CLAIM, HEARTBEAT, RELEASE, JOIN, CHECK = 3, 1, 4, 4, 2, 3, 4, 1
 REFUSED = 3  # a refusal also says who took the stick
 HELD = 2
+MANY = 60  # members: more than a release reads at once, unless it has to ask who waits
 HOUR = 60 * MINUTE
 PRESENCE = 30 * 60_000
 LOCK = "pg_advisory_xact_lock("
@@ -469,6 +470,21 @@ def release_to_a_waiting_one_first(s: Scene) -> Act:
 
 
 @form(RELEASE)
+def release_for_the_first_time_in_this_process(s: Scene) -> Act:
+    act = release_to_a_waiting_one_first(s)
+    s.app.turns._asked.clear()
+    return act
+
+
+@form(RELEASE)
+def release_to_a_waiting_one_of_many(s: Scene) -> Act:
+    act = release_to_a_waiting_one_first(s)
+    for number in range(MANY):
+        Caller(s.app, f"kilo:{number}", str(s.root))
+    return act
+
+
+@form(RELEASE)
 def release_with_all_that_a_handoff_has(s: Scene) -> Act:
     s.give(s.ada)
     s.bob.join()
@@ -492,6 +508,20 @@ def release_past_a_person(s: Scene) -> Act:
     s.ada.join()
     s.watch()
     return release_by(s.bob, to=s.ada.joined["agent_id"])
+
+
+@form(RELEASE)
+def release_past_a_person_for_the_first_time(s: Scene) -> Act:
+    act = release_past_a_person(s)
+    s.app.turns._asked.clear()
+    return act
+
+
+@form(RELEASE)
+def pass_to_a_label(s: Scene) -> Act:
+    s.give(s.ada)
+    s.bob.join()
+    return lambda: s.ada.call("pass_stick", to_agent_id=s.label(s.bob), handoff=HANDOFF)
 
 
 @form(RELEASE)
