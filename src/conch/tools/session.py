@@ -153,9 +153,12 @@ class Session:
         return found[before:]
 
     def _find_own(self, rooms: Iterable[str], topics: Iterable[str]) -> set[str]:
-        with self.app.store.read() as tx:
-            found = {room_id for room_id in rooms if tx.one("find_room", room_id=room_id)}
-            return found | {topic_id for topic_id in topics if tx.one("find_topic", topic_id=topic_id)}
+        asked: list[Query] = [("find_room", {"room_id": room_id}) for room_id in rooms]
+        asked += [("find_topic", {"topic_id": topic_id}) for topic_id in topics]
+        with self.app.store.look() as tx:
+            for statement, given in asked:
+                tx.ahead(statement, **given)
+            return {each for statement, given in asked for each in given.values() if tx.one(statement, **given)}
 
     @property
     def is_command(self) -> bool:

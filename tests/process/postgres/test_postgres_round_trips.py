@@ -291,3 +291,14 @@ def test_a_ring_without_a_change(app: App, flights: Flights, ada: Caller) -> Non
     app.store.ring("activity")
 
     require(flights.during(lambda: app.store.ring("activity")), 1)
+
+
+def test_a_call_without_the_topic_that_is_meant(app: App, flights: Flights, ada: Caller) -> None:
+    for name in ("one", "two", "three"):
+        ada.call("topic_join", topic_id=ada.call("topic_create", name=name)["topic_id"], agent_name=f"ada-{name}")
+    replies: list[Object] = []
+
+    found = flights.during(lambda: replies.append(call_tool(TOOLS["ask"], ada.session, {"question": "?"}, Call()).data))
+
+    assert replies[0]["field"] == "topic_id"
+    require(found, 1)
