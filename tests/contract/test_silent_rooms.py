@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.arguments import HANDOFF
 from tests.callers import named
-from tests.contract.conftest import MovableClock
+from tests.contract.conftest import MovableClock, plan
 from tests.contract.stores import Original
 from tests.contract.test_large_rooms import Measured
 from tests.contract.test_old_rooms import ALL_PLACES, COMMAND_LINES, arguments, grow_old
@@ -66,6 +66,15 @@ def test_a_command_reads_at_most_a_page_of_the_silent_members(
     options = parse_options(words)
 
     assert silent.rows(lambda: run._report(words.command, silent.client.app, options)) < FEW
+
+
+def test_the_first_members_of_a_room_are_found_by_their_places(silent: Measured) -> None:
+    if silent.client.app.store.is_server:
+        pytest.skip("a server counts the rows that it reads: see test_postgres_growth.py")
+
+    found = plan(silent.client.app, "members_of_rooms", room_ids=[silent.client.room_id], most=MOST_SILENT)
+
+    assert "room_members_sequence_idx (room_id=? AND is_gone=? AND ordinal<?)" in found
 
 
 def add_reservation(tx: Transaction, room_id: str, agent_id: str) -> None:

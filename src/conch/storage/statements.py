@@ -19,8 +19,8 @@ _MARK = "-- name:"
 _CHECK = "-- check:"
 # What short commands need, most of them first.
 _FIRST_READ = (
-    *("meta.sqlite.sql", "meta.sql", "agents.sql", "rooms.sql", "mail.sql", "scopes.sql", "topics.sql"),
-    *("peers.sql", "messages.sql"),
+    *("meta.sqlite.sql", "meta.sql", "agents.sql", "rooms.sql", "rooms.sqlite.sql", "mail.sql", "scopes.sql"),
+    *("topics.sql", "peers.sql", "messages.sql"),
 )
 _BRIEF_USE_SECONDS = 0.5
 _MOST_PADDED = 1_024

@@ -9,6 +9,7 @@ import pytest
 from tests.process.postgres.counted import Caller
 
 from conch.app import App
+from conch.rooms.room import MOST_SILENT
 
 MEMBERS = 1_000
 ROWS_READ = """SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint AS rows
@@ -75,3 +76,16 @@ def test_a_page_of_agents_reads_no_more_than_itself(app: App, tmp_path: Path) ->
 
     assert more["agents"][0]["name"] == f"crowd-{len(page['agents']) - 1}"
     assert rows_read(app) - before < 2 * MEMBERS
+
+
+def test_the_first_members_of_a_room_are_found_without_reading_the_others(app: App, tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").touch()
+    ada = Caller(app, "codex:ada", os.path.realpath(tmp_path))
+    add_members(app, ada.joined["room_id"], 5 * MEMBERS)
+    given = {"room_ids": [ada.joined["room_id"]], "most": MOST_SILENT}
+
+    before = rows_read(app)
+    found = app.store.glance("members_of_rooms", **given)
+
+    assert len(found) == MOST_SILENT
+    assert rows_read(app) - before < MEMBERS

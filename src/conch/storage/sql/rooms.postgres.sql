@@ -30,6 +30,15 @@ SELECT * FROM (
 ) around
 ORDER BY lap, ordinal LIMIT :limit;
 
+-- name: members_of_rooms
+-- The first members of each room, without those marked as gone. In an old room, these are most of them.
+SELECT m.*, a.last_seen_at
+FROM path_rooms r CROSS JOIN LATERAL (
+  SELECT * FROM room_members l WHERE l.room_id = r.room_id AND l.is_gone = 0 ORDER BY l.ordinal LIMIT :most
+) m JOIN agents a ON a.agent_id = m.agent_id
+WHERE r.room_id IN :room_ids
+ORDER BY m.room_id, m.ordinal;
+
 -- name: renew_agent
 -- Renew a sign of life that is due, and tell whether it is fresh now. It never waits for another transaction.
 WITH present AS (

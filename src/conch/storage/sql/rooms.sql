@@ -95,16 +95,6 @@ SELECT max(ordinal) AS ordinal FROM (
 -- An agent that no longer depends on a process has none.
 UPDATE room_members SET is_gone = 1 WHERE room_id = :room_id AND agent_id IN :agent_ids AND pid IS NOT NULL;
 
--- name: members_of_rooms
--- The first members of each room, without those marked as gone. In an old room, these are most of them.
-SELECT m.*, a.last_seen_at
-FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
-WHERE m.room_id IN :room_ids AND m.is_gone = 0 AND m.ordinal < COALESCE((
-  SELECT l.ordinal FROM room_members l WHERE l.room_id = m.room_id AND l.is_gone = 0
-  ORDER BY l.ordinal LIMIT 1 OFFSET :most
-), m.ordinal + 1)
-ORDER BY m.room_id, m.ordinal;
-
 -- name: count_gone
 SELECT r.room_id, (
   SELECT count(*) FROM (SELECT 1 FROM room_members m WHERE m.room_id = r.room_id AND m.is_gone = 1 LIMIT :most) counted
