@@ -268,7 +268,7 @@ class Store(Protocol):
         """
 
     def durability(self) -> str:
-        """How a commit waits for the disk, in the engine's own word, such as `normal` or `full`."""
+        """How a commit waits for the disk, in the engine's own word, such as `normal`, `full` or `fsync=off`."""
 
     def copies(self) -> list[str]:
         """The copies of the store that lie beside it, made by backups, migrations and repairs."""

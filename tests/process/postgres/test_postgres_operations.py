@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.process.postgres.conftest import Run
+from tests.process.postgres.conftest import Run, Server
 
 from conch.app import App
 from conch.bus.topics import make_home
@@ -334,3 +334,21 @@ def test_a_database_that_is_called_as_a_tool_is_keeps_its_name(conch: Conch, ser
 
     assert 'database "metadata" does not exist' in refused["message"]
     assert "/metadata?" in refused["message"]
+
+
+def test_the_doctor_says_what_a_power_cut_may_cost(conch: Conch, server: Server, database: str) -> None:
+    def durability() -> tuple[str, str]:
+        done = json.loads(conch("doctor", "--json", CONCH_SYNCHRONOUS="full").stdout)
+        (found,) = [each for each in (done["data"] or done["error"])["findings"] if each["what"] == "durability"]
+        return found["state"], found["found"]
+
+    without_fsync = durability()
+    server.restart(fsync="on")
+    safe = durability()
+    server.ask(f"ALTER DATABASE {database} SET synchronous_commit = off")
+    hasty = durability()
+    server.restart()
+
+    assert without_fsync == ("problem", "fsync=off: a power cut may destroy the whole store")
+    assert safe == ("ok", "on: every commit survives a power cut")
+    assert hasty[0] == "note" and hasty[1].startswith("off: a power cut may lose the last commits")

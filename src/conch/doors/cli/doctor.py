@@ -108,8 +108,7 @@ def _store(context: Context) -> list[_Finding]:
     place = store.describe()
     if row is None or row["last_seen_at"] < written:
         return [_Finding("store", "problem", f"{place} did not keep what was written", "Run `conch db verify`.")]
-    mode = f"synchronous={context.app.settings.synchronous}"
-    found = [_Finding("store", "ok", f"{place} keeps what is written ({mode})")]
+    found = [_Finding("store", "ok", f"{place} keeps what is written")]
     if skew > _SKEW_SECONDS:
         advice = "Set the clocks of both machines, for example with NTP."
         found.append(_Finding("clock", "problem", f"the store's clock is {skew:.0f} s away from this one", advice))
@@ -133,6 +132,9 @@ def _bell(context: Context) -> list[_Finding]:
 def _durability(context: Context) -> list[_Finding]:
     """What the store keeps after a power cut, as the engine itself says."""
     value = context.app.store.durability()
+    if value == "fsync=off":
+        advice = "Set `fsync` of the server to on."
+        return [_Finding("durability", "problem", f"{value}: a power cut may destroy the whole store", advice)]
     if value not in ("normal", "off"):
         return [_Finding("durability", "ok", f"{value}: every commit survives a power cut")]
     found = f"{value}: a power cut may lose the last commits; a crash of a process loses none"

@@ -53,6 +53,8 @@ _FACTS = """SELECT
   (SELECT value FROM meta WHERE key = 'application') AS application,
   concat((SELECT value FROM meta WHERE key = 'epoch'), ' ', 'meta'::regclass::oid) AS epoch
 """
+_DURABILITY = """SELECT CASE current_setting('fsync')
+  WHEN 'off' THEN 'fsync=off' ELSE current_setting('synchronous_commit') END AS durability"""
 # The same facts as an assertion: on another store or schema, the transaction fails before it has changed anything.
 _UNCHANGED = """SELECT 1 / (concat_ws(' ',
   (SELECT value FROM meta WHERE key = 'schema_version'), (SELECT value FROM meta WHERE key = 'application'),
@@ -583,8 +585,8 @@ class PostgresStore:
 
     def durability(self) -> str:
         with self._connected() as connection:
-            row = connection.execute("SHOW synchronous_commit").fetchone()
-            return str(row["synchronous_commit"]) if row else ""
+            row = connection.execute(_DURABILITY).fetchone()
+            return str(row["durability"]) if row else ""
 
     def copies(self) -> list[str]:
         """conch knows of none: the user chooses where `pg_dump` writes."""
