@@ -35,7 +35,7 @@ from conch.storage.postgres.connection import SCHEMA, Connection, Question
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
 from conch.storage.postgres.rehearsal import Plan, Rehearsed
 from conch.storage.postgres.schema import DIALECT, Schema
-from conch.storage.postgres.transaction import PostgresTransaction, ask, lock, ring
+from conch.storage.postgres.transaction import PostgresTransaction, ask, lock, open_change, ring
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.statements import Migration, Statements, load_checks, load_migrations
 
@@ -56,10 +56,9 @@ _FACTS = """SELECT
 _DURABILITY = """SELECT CASE current_setting('fsync')
   WHEN 'off' THEN 'fsync=off' ELSE current_setting('synchronous_commit') END AS durability"""
 # The same facts as an assertion: on another store or schema, the transaction fails before it has changed anything.
-_UNCHANGED = """SELECT 1 / (concat_ws(' ',
+_UNCHANGED = """1 / (concat_ws(' ',
   (SELECT value FROM meta WHERE key = 'schema_version'), (SELECT value FROM meta WHERE key = 'application'),
-  (SELECT value FROM meta WHERE key = 'epoch'), 'meta'::regclass::oid) = $1)::int
-"""
+  (SELECT value FROM meta WHERE key = 'epoch'), 'meta'::regclass::oid) = $1)::int"""
 
 
 class _Aside:
@@ -251,28 +250,28 @@ class PostgresStore:
         if epoch is None:  # nothing is known about this store yet
             return None
         now = self._clock() if self._clock else None
-        unchanged = Question(_UNCHANGED, [f"{self._schema.version} conch {epoch}"])
+        facts, channels = f"{self._schema.version} conch {epoch}", [*rings, change_channel(tuple(locks))]
+        opening = open_change(_UNCHANGED, facts, locks, channels)
         changes = self._ask_all([(statement, {**given, "now": now}) for statement, given in queries])
         after, (commit, *besides) = self._ask_all(afterwards), self._ending()
-        bells = ring([*rings, change_channel(tuple(locks))])
         # The locks come late, because others wait for them until the commit.
-        before = [Question("BEGIN", is_prepared=False), unchanged, *map(lock, locks), *changes, bells]
+        change = [Question("BEGIN", is_prepared=False), opening, *changes]
         try:
             with self._slot():
-                self._give_back(self._launch([*before, commit, *after, *besides]))
+                self._give_back(self._launch([*change, commit, *after, *besides]))
         except StoreError as trouble:
             if not commit.is_answered:
-                self._explain(trouble, before)
+                self._explain(trouble, change)
                 return None
         note_change()
         return [question.rows for question in (*changes, *after)]
 
-    def _explain(self, trouble: StoreError, before: list[Question]) -> None:
+    def _explain(self, trouble: StoreError, change: list[Question]) -> None:
         """Raise the error of a change whose commit was not answered, unless another store or schema explains it."""
         cause = trouble.__cause__
         if isinstance(cause, DivisionByZero | UndefinedTable | UndefinedColumn):
             return
-        answered = not before[0].is_sent or any(each.error for each in before)
+        answered = not change[0].is_sent or any(each.error for each in change)
         if isinstance(cause, psycopg.Error) and not answered:
             raise translate_commit(cause, self.describe(), answered) from cause
         raise trouble
