@@ -51,8 +51,8 @@ def post(store: Store, peer: Peer, peer_id: int, draft: Draft, number: int, *aft
     if rows is None:
         return None
     found, *answers = rows
-    # It returns no row either if an earlier attempt has stored the message, and only the answer was lost.
-    row = next(iter(found or (answers[-1] if asked else store.glance(again[0], **again[1]))), None)
+    # There is no row either if an earlier attempt has stored the message, and only the answer was lost.
+    row = next(iter(found or (answers[-1] if asked and answers else store.glance(again[0], **again[1]))), None)
     if row is None:
         return None
     message = columns | {
@@ -63,6 +63,6 @@ def post(store: Store, peer: Peer, peer_id: int, draft: Draft, number: int, *aft
         "sender_agent_id": peer.agent_id or None,
     }
     fresh = is_fresh(row["updated_at"], row["created_at"])
-    standing = Standing("open", row["next_seq"] - 1, row["last_seq"], fresh, row["resets"], number)
+    standing = Standing("open", row["seq"] - 1, row["last_seq"], fresh, row["resets"], number)
     reader = Afterwards(store, row["created_at"], zip(afterwards, answers, strict=False))
     return Posted(peer._replace(peer_id=peer_id, agent_name=row["name"]), standing, message, reader)

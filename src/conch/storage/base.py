@@ -220,8 +220,9 @@ class Store(Protocol):
         """One atomic change that needs no read before it, if that saves a round trip; returns the rows of all queries.
 
         None if it saves none, or if the store may be another one: then nothing was changed, and the caller uses
-        `write`. If the connection is lost, the change is made again, so it must be safe to repeat. The
-        parameter `now` is added, as in `beforehand`. `afterwards` are queries without it, asked after the commit.
+        `write`. If the connection is lost, the change is made again, so it must be safe to repeat: if its row is there
+        already, nothing is changed, no query has rows, and `afterwards` is not asked. The parameter `now` is added, as
+        in `beforehand`. `afterwards` are queries without it, asked after the commit.
         """
 
     @property

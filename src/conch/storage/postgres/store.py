@@ -10,7 +10,7 @@ from functools import partial
 
 import psycopg
 from psycopg import sql
-from psycopg.errors import DataError, DivisionByZero, UndefinedColumn, UndefinedTable
+from psycopg.errors import DataError, DivisionByZero, UndefinedColumn, UndefinedTable, UniqueViolation
 
 from conch.bells.base import change_channel
 from conch.calls import note_change
@@ -262,14 +262,17 @@ class PostgresStore:
         except StoreError as trouble:
             if not commit.is_answered:
                 self._explain(trouble, change)
-                return None
+                return [[] for _ in changes] if isinstance(trouble.__cause__, UniqueViolation) else None
         note_change()
         return [question.rows for question in (*changes, *after)]
 
     def _explain(self, trouble: StoreError, change: list[Question]) -> None:
-        """Raise the error of a change whose commit was not answered, unless another store or schema explains it."""
+        """Raise the error of a change whose commit was not answered, if it is not a reason to look again.
+
+        It is one if this is another store or schema, or if the change was made before.
+        """
         cause = trouble.__cause__
-        if isinstance(cause, DivisionByZero | UndefinedTable | UndefinedColumn):
+        if isinstance(cause, DivisionByZero | UndefinedTable | UndefinedColumn | UniqueViolation):
             return
         answered = not change[0].is_sent or any(each.error for each in change)
         if isinstance(cause, psycopg.Error) and not answered:
