@@ -196,7 +196,7 @@ def find_addressees(tx: Reader, messages: list[Message]) -> dict[str, Called]:
 
 
 def addressees_of(messages: Iterable[Message]) -> set[str]:
-    return {each for message in messages for each in message.addressees}
+    return {each for message in messages if message.metadata_json is not None for each in message.addressees}
 
 
 def _labels(outbox: list[Draft]) -> list[str]:

@@ -83,8 +83,13 @@ class Page(NamedTuple):
         """The numbers of the messages that others sent, each with its message_id if it is to the agent that reads."""
         agent_id = self.peer.agent_id
         names = {agent_id, *(text for text, each in self.called.items() if each.agent_id == agent_id)}
-        others = (message for message in self.received if message.sender_agent_id != agent_id)
-        return tuple((each.seq, "" if names.isdisjoint(each.addressees) else each.message_id) for each in others)
+        return tuple(
+            [
+                (each.seq, "" if each.metadata_json is None or names.isdisjoint(each.addressees) else each.message_id)
+                for each in self.received
+                if each.sender_agent_id != agent_id
+            ]
+        )
 
     @property
     def last_seq(self) -> int:

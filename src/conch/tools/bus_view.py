@@ -157,16 +157,17 @@ def message_text(each: Message, peer: Peer, called: dict[str, Called]) -> str:
         mark = " (to you)" if peer.is_meant(addressees) else ""
         to = f" to {', '.join(each.addressee_labels(called))}{mark}"
     reply = f" in reply to {each.reply_to}" if each.reply_to else ""
-    sender = _sender(each.sender_agent_id, each.sender)
-    head, content = f"#{each.seq} {sender}{to} [{each.message_type}] {each.message_id}{reply}:", each.content_markdown
-    if is_plain(head + content):  # as almost always
-        return f"{head}\n{MARGIN}{content}"
-    return f"{one_line(head)}\n{behind_margin(content)}"
+    head, content = f"#{each.seq} {_sender(each.sender_agent_id, each.sender)}", each.content_markdown
+    about = f"{to} [{each.message_type}] {each.message_id}{reply}:"
+    if is_plain(about + content):  # as almost always
+        return f"{head}{about}\n{MARGIN}{content}"
+    return f"{head} {one_line(about)}\n{behind_margin(content)}"
 
 
 @lru_cache(maxsize=256)  # most messages of a page are from few senders
 def _sender(agent_id: str | None, name: str) -> str:
-    return with_name(label(agent_id, name), "sender", name)
+    sender = with_name(label(agent_id, name), "sender", name)
+    return sender if is_plain(sender) else one_line(sender)
 
 
 def _sent_line(sent: Sent) -> str:

@@ -60,12 +60,10 @@ def _untold(data: Object, text: str) -> Iterator[_Fact]:
 
 
 def _add_left(data: Object, text: str, told: Told) -> str:
-    for name in data.keys() - told:
-        if data[name] or type(data[name]) in _NUMBERS:
-            break
-    else:  # as almost always
-        return text
-    return _add(text, _facts(data, told=told))
+    for name, value in data.items():
+        if name not in told and (value or type(value) in _NUMBERS):
+            return _add(text, _facts(data, told=told))
+    return text  # as almost always
 
 
 def _add(text: str, facts: Iterable[_Fact]) -> str:

@@ -22,9 +22,10 @@ _SMALLEST_ITEM = 64  # no item of a list is smaller, so a page never needs more 
 _EVERYTHING = 2**31
 _AT_ONCE = 20  # items that are counted together, if they fit
 
-# Bytes that JSON writes as they are, and those that it writes as a pair, such as \n.
+# Bytes that JSON writes as they are, and those that take one byte more: written as a pair, such as \n, or in UTF-8.
 _UNESCAPED = bytes(range(0x20, 0x100)).translate(None, b'"\\')
-_IN_PAIRS = b'"\\\n\r\t\f\b'
+_ASCII, _HIGHER = _UNESCAPED[:-128], _UNESCAPED[-128:]
+_ONE_MORE = b'"\\\n\r\t\f\b' + _HIGHER
 
 _Shown = tuple[Object, str]
 
@@ -50,8 +51,7 @@ class Page(NamedTuple):
     @property
     def counted(self) -> list[Object]:
         """The objects for a reply that leaves them as they are."""
-        may_be_refused = "NaN" in self.spelled or "Infinity" in self.spelled  # numbers that are counted, but not sent
-        return Counted(self.objects, self.spelled) if self.spelled and not may_be_refused else self.objects
+        return Counted(self.objects, self.spelled) if self.spelled else self.objects
 
     def cursor(self, cursors: Sequence[Any]) -> str | None:
         """The position after the last item, if there are more. A page with more is never empty."""
@@ -73,7 +73,9 @@ class Budget:
         self._limit = limit
         self._tells = tells
         self._mail = 0 if limit is None else limit // 8
-        self._left = 0 if limit is None else limit - _ENVELOPE - self._mail
+        self._unspent = 0 if limit is None else limit - _ENVELOPE - self._mail
+        self._owed: list[Any] = []
+        """What was spent, but not counted yet."""
 
     @property
     def is_limited(self) -> bool:
@@ -91,11 +93,21 @@ class Budget:
     @property
     def chars(self) -> int:
         """More characters than this cannot fit."""
-        return _EVERYTHING if self._limit is None else max(0, self._left)
+        return _EVERYTHING if self._limit is None else max(0, self._left())
 
-    def spend(self, data: Any, text: str) -> None:
+    def spend(self, *shown: Any) -> None:
+        """Spend the bytes of these objects and texts. They must not change any more.
+
+        They are counted only when the rest matters: most replies end before that.
+        """
         if self._limit is not None:
-            self._left -= _size(data) + _size(text)
+            self._owed += shown
+
+    def _left(self) -> int:
+        for each in self._owed:
+            self._unspent -= _size(each)
+        self._owed.clear()
+        return self._unspent
 
     def fits_as_mail(self, mail: Object, lines: list[str]) -> bool:
         """Whether the mail fits into the part of every reply that is kept for it."""
@@ -106,8 +118,8 @@ class Budget:
         if self._limit is None:
             return True
         size = _size(objects) + _size("\n".join(lines))
-        fits = size <= self._left // 2
-        self._left -= size if fits else 0
+        fits = size <= self._left() // 2
+        self._unspent -= size if fits else 0
         return fits
 
     def fill(
@@ -153,8 +165,9 @@ class Budget:
                 shown.append((each, tell_item(each, line, told) if self._tells and isinstance(each, dict) else line))
             fitting = len(shown)
             if counts:
-                spelled = _encoder()([each for each, _ in shown])
-                fitting = self._spend_fitting(shown, spelled, not page and not is_extra)
+                objects = [each for each, _ in shown]
+                spelled = _spell_to_send(objects)
+                fitting = self._spend_fitting(shown, spelled or _encoder()(objects), not page and not is_extra)
                 pieces.append(spelled if fitting == len(shown) else "")
             page += shown[:fitting]
             if fitting < len(shown):
@@ -164,14 +177,15 @@ class Budget:
     def _spend_fitting(self, shown: list[_Shown], spelled: str, needs_one: bool) -> int:
         """Spend the leading items that fit, and return how many they are. Counting all at once is much faster."""
         size = _size_of_json(spelled) + _size("\n".join([line for _, line in shown]))
-        if size <= self._left:
-            self._left -= size
+        left = self._left()
+        if size <= left:
+            self._unspent -= size
             return len(shown)
         for number, (each, line) in enumerate(shown):
             size = _size(each) + _size(line)
-            if size > self._left and (number or not needs_one):
+            if size > left and (number or not needs_one):
                 return number
-            self._left -= size
+            left = self._unspent = left - size
         return len(shown)
 
     def cut_lists(self, data: Object) -> tuple[Object, list[str]]:
@@ -220,16 +234,27 @@ def _size_of_json(spelled: str) -> int:
 
 def _size_of_text(text: str) -> int:
     """The same for a text, without making the JSON: with two quotes, a comma, and the backslashes."""
-    spelled = text.encode(errors="surrogatepass")
-    escaped = spelled.translate(None, _UNESCAPED)
-    longer = escaped.translate(None, _IN_PAIRS)  # the control characters without a letter of their own: \u001b
-    return len(spelled) + len(escaped) + 4 * len(longer) + 3
+    try:
+        spelled, short = text.encode("latin-1"), _ASCII  # much faster than UTF-8
+    except UnicodeEncodeError:
+        spelled, short = text.encode(errors="surrogatepass"), _UNESCAPED
+    longer = spelled.translate(None, short)
+    longest = longer.translate(None, _ONE_MORE)  # the control characters without a letter of their own: \u001b
+    return len(spelled) + len(longer) + 4 * len(longest) + 3
 
 
-@lru_cache(maxsize=1)
-def _encoder() -> Callable[[Any], str]:
+def _spell_to_send(objects: list[Object]) -> str:
+    """The objects as JSON; empty if they have numbers that JSON lacks, which are counted, but not sent."""
+    try:
+        return _encoder(allow_nan=False)(objects)
+    except ValueError:
+        return ""
+
+
+@lru_cache(maxsize=2)
+def _encoder(*, allow_nan: bool = True) -> Callable[[Any], str]:
     """Made once, at the first use: commands need no budget, and `json` is slow to import."""
-    return speller(allow_nan=True)
+    return speller(allow_nan=allow_nan)
 
 
 def speller(*, allow_nan: bool) -> Callable[[Any], str]:

@@ -56,7 +56,7 @@ def join_path(session: Session, given: Object, call: Call) -> Reply:
         "handoff_template": TEMPLATE,
         "warnings": warnings,
     }
-    budget.spend(data, str(data))
+    budget.spend(data, data)  # as an object and as text
     members = view.list_members(snapshot, joined.shown, budget)
     lines = [
         head,

@@ -94,7 +94,7 @@ _STATE_TOLD = frozenset(
 def room_state(snapshot: Snapshot, shown: Shown, can_take_over: bool, agent_id: str, budget: Budget) -> Reply:
     """A room as one of its agents sees it."""
     room, line = path_room(snapshot, agent_id), room_line(snapshot)
-    budget.spend(room, line + str(room))
+    budget.spend(room, line, room)  # its text has all its facts, too
     members = list_members(snapshot, shown, budget)
     data = {"room": room, **members.data, "takeover": takeover(snapshot, can_take_over)}
     following = members.next or (TAKE_OVER if can_take_over else _after_look(snapshot, agent_id))

@@ -154,7 +154,7 @@ def may_be_request(head: bytes) -> bool:
     return head.lstrip().startswith(b"{")
 
 
-def encode(message: Object) -> bytes:
+def encode(message: Any) -> bytes:
     """One line of valid UTF-8, without its newline. Raises ValueError or TypeError if JSON cannot express it."""
     return _to_utf8(_spell(message))
 
@@ -232,23 +232,25 @@ def result_reply(request_id: Id, result: Object) -> bytes:
     message: Object = {"jsonrpc": "2.0", "id": request_id, "result": result}
     if Counted not in map(type, data.values()):
         return encode(message)
-    counted = {name: value.spelled for name, value in data.items() if type(value) is Counted}
-    spelled = _spell_around(result, {"structuredContent": _spell_around(data, counted)})
-    return _to_utf8(_spell_around(message, {"result": spelled}))
+    counted = {name: _to_utf8(value.spelled) for name, value in data.items() if type(value) is Counted}
+    structure = _encode_around(data, counted)
+    return _encode_around(message, {"result": _encode_around(result, {"structuredContent": structure})})
 
 
-def _spell_around(value: Object, known: dict[str, str]) -> str:
-    """The JSON of an object, of which some members are `known` as JSON."""
-    return (
-        f"{{{','.join([f'{_spell(name)}:{known.get(name) or _spell_briefly(each)}' for name, each in value.items()])}}}"
-    )
+def _encode_around(value: Object, known: dict[str, bytes]) -> bytes:
+    """The JSON of an object, of which some members are `known` as JSON.
+
+    Each member is encoded alone, because text in ASCII is encoded much faster than other text.
+    """
+    members = [b"%b:%b" % (encode(name), known.get(name) or _encode_briefly(each)) for name, each in value.items()]
+    return b"{%b}" % b",".join(members)
 
 
-def _spell_briefly(value: Any) -> str:
+def _encode_briefly(value: Any) -> bytes:
     """The JSON of a value. An encoder takes long to make, and some values need none."""
     if not value:
-        return "[]" if type(value) is list else "false" if value is False else _spell(value)
-    return str(value) if type(value) is int else _spell(value)
+        return b"[]" if type(value) is list else b"false" if value is False else encode(value)
+    return b"%d" % value if type(value) is int else encode(value)
 
 
 def error_reply(request_id: Id | None, refusal: Refusal) -> bytes:
