@@ -191,10 +191,16 @@ class Rooms:
         """The room now and the members to list after a place. The caller, if it is a member, counts as seen."""
 
         def look() -> tuple[Snapshot, Shown]:
-            with self.look(caller, room_id) as (_, snapshot):
-                return snapshot, snapshot.look_around().roll.shown(after, limit=limit)
+            with self._store.read() as tx:
+                snapshot = self.load(tx, room_id, caller.agent_id)
+                shown = snapshot.roll.shown(after, limit=limit)  # first: it often reads all that the rest needs
+                for agent_id in (caller.agent_id, snapshot.expected):
+                    snapshot.find(agent_id)
+                return snapshot.look_around(), shown
 
-        return look_surely(look)
+        snapshot, shown = look_surely(look)
+        self.touch_if_due(snapshot, caller)
+        return snapshot, shown
 
     def visit(self, caller: Caller | None, room_id: str) -> Room:
         """The row of the room now. The caller, if it is a member, counts as seen."""
