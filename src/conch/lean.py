@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import signal
     import threading
     from typing import Any, Literal, NamedTuple, Protocol, Self, TextIO, TypeGuard, TypeVar
+
+    def lazy_module(name: str) -> Any: ...
 else:
     from _collections import _tuplegetter
 
@@ -97,16 +99,17 @@ else:
             return tuple(self)
 
     class _Lazy:
-        """A module that is imported at the first use of one of its names."""
+        """A module that is imported at the first use of one of its names. An `import` in a function is not as fast."""
 
         def __init__(self, name):
             self._name = name
 
         def __getattr__(self, attribute):
-            value = getattr(__import__(self._name), attribute)
+            value = getattr(import_module(self._name), attribute)
             setattr(self, attribute, value)  # the next use skips this function
             return value
 
+    lazy_module = _Lazy
     json, re, signal, threading = _Lazy("json"), _Lazy("re"), _Lazy("signal"), _Lazy("threading")
 
 
@@ -129,6 +132,7 @@ __all__ = [
     "TypeVar",
     "import_module",
     "json",
+    "lazy_module",
     "re",
     "signal",
     "threading",

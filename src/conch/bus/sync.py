@@ -77,7 +77,9 @@ class Page(NamedTuple):
 
     def cut(self, count: int) -> Page:
         """The page with only its first messages; the others stay unread."""
-        return self._replace(received=self.received[:count], has_more=self.has_more or count < len(self.received))
+        if count == len(self.received):
+            return self
+        return self._replace(received=self.received[:count], has_more=True)
 
     def sent_by_others(self) -> tuple[tuple[int, str], ...]:
         """The numbers of the messages that others sent, each with its message_id if it is to the agent that reads."""
@@ -278,17 +280,19 @@ class Messages:
         store = self._store_number
         with self._store.look() as tx:
             if standing is None:
-                self._expect_unread(tx, peer, wanted)
+                if self._store.is_server:
+                    self._expect_unread(tx, peer, wanted)
                 peer, standing = self._load_standing(tx, peer, store)
             return self._read_page(tx, peer, standing, wanted)
 
     def _read_page(self, tx: Reader, peer: Peer, standing: Standing, wanted: _Wanted) -> Page:
         messages = _next_messages(tx, *self._first_unread(peer, standing, wanted), wanted)
-        has_news = _has_news(tx, peer, messages, wanted)
-        called = find_addressees(tx, messages)
-        peer = peer._replace(names=tuple(name for name, each in called.items() if each.peer_id == peer.peer_id))
         if not messages:
             self._note_silence(peer, standing)
+            return Page(peer, standing, [], has_more=False, has_news=False)
+        has_news = _has_news(tx, peer, messages, wanted)
+        called = find_addressees(tx, messages)
+        peer = peer._replace(names=tuple([name for name, each in called.items() if each.peer_id == peer.peer_id]))
         fitting = _fitting(messages[: wanted.max_items], wanted.max_chars)
         return Page(peer, standing, fitting, len(fitting) < len(messages), has_news, called)
 
@@ -461,8 +465,8 @@ def _fitting(messages: list[Message], max_chars: int) -> list[Message]:
 
 def _has_news(tx: Reader, peer: Peer, messages: list[Message], wanted: _Wanted) -> bool:
     """Whether there is more to read than acknowledgements, which alone do not end a wait."""
-    if not messages or any(message.message_type != "ack" for message in messages):
-        return bool(messages)
+    if any(message.message_type != "ack" for message in messages):
+        return True
     if len(messages) <= wanted.max_items and sum(message.size for message in messages) <= wanted.max_chars:
         return False  # nothing else is unread; anything newer rings the bell
     # The page has only acknowledgements; other messages may follow it.

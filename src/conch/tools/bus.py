@@ -13,7 +13,7 @@ from conch.lean import TYPE_CHECKING
 from conch.tools import bus_view as view
 from conch.tools import fields
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import NOTHING_FOLLOWS, Delivered, Object, QueuedDelivery, Reply, known
+from conch.tools.replies import NOTHING_DELIVERED, NOTHING_FOLLOWS, Delivered, Object, QueuedDelivery, Reply, known
 from conch.tools.session import Session
 from conch.tools.text import MARGIN, one_line
 from conch.warnings import Warnings, warning
@@ -161,49 +161,52 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
     warnings = budget.warn(_sync_warnings(session, synced, ignored_ack=auto_advance and ack_through is not None))
     sent, sent_lines = view.echo(synced.sent, budget)
     page, peer = synced.page, synced.page.peer
+    called = page.called
     received = budget.fill(
         page.received,
         lambda each: view.received(each, peer),
-        lambda each: view.received_text(each, peer, page.called),
+        lambda each: view.received_text(each, peer, called),
         told=view.RECEIVED_TOLD,
     )
-    synced = synced._replace(page=page.cut(received.length))  # the others stay unread
-    cursor = synced.page.last_seq if auto_advance else synced.page.standing.last_seq
+    page = page.cut(received.length)  # the others stay unread
+    if page is not synced.page:
+        synced = synced._replace(page=page)
+    cursor = page.last_seq if auto_advance else page.standing.last_seq
     data = {
         "topic_id": topic_id,
         "status": synced.status,
         "received": received.counted,
         "sent": sent,
         "cursor": cursor,
-        "has_more": synced.page.has_more,
+        "has_more": page.has_more,
         "warnings": warnings,
     }
     end = f"status={synced.status} cursor={cursor}\n{MARGIN}topic_id={one_line(topic_id)}"
     text = "\n".join([*received.lines, *sent_lines, end])
-    moves = auto_advance and bool(synced.page.received)
-    questions = tuple(each.message_id for each in synced.page.received if each.message_type == "question")
-    delivered = Delivered()
-    if received.length:
-        delivered = Delivered(topic_id, synced.page.last_seq, synced.page.sent_by_others(), ids=questions)
+    moves = auto_advance and bool(page.received)
+    delivered = NOTHING_DELIVERED
+    if page.received:
+        questions = tuple([each.message_id for each in page.received if each.message_type == "question"])
+        delivered = Delivered(topic_id, page.last_seq, page.sent_by_others(), ids=questions)
 
     def settle() -> None:
         app.messages.settle(synced, auto_advance)
         session.brought.add(delivered)
 
     delivery = NOTHING_FOLLOWS
-    if received.length or not synced.is_settled(auto_advance):
+    if page.received or not synced.is_settled(auto_advance):
         # A delivery is kept for a while, so this task must not hold on to the messages.
-        retract = partial(app.messages.retract, peer, synced.page.standing) if moves else None
+        retract = partial(app.messages.retract, peer, page.standing) if moves else None
         delivery = QueuedDelivery(session.replies, topic_id, sent=settle, retracted=retract)
-    following = view.after_sync(synced.page)
-    return Reply(data, text, delivery, next=following, delivered=delivered, shown=synced.page, told=_SYNC_TOLD)
+    return Reply(data, text, delivery, next=view.after_sync(page), delivered=delivered, shown=page, told=_SYNC_TOLD)
 
 
 def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warnings:
     warnings: Warnings = []
     if ignored_ack:
         warnings.append(warning("ACK_IGNORED", "ack_through was ignored: it needs auto_advance=false."))
-    warnings += view.sent_warnings(session.app.peers, synced.page.peer.topic_id, synced.sent)
+    if synced.sent:
+        warnings += view.sent_warnings(session.app.peers, synced.page.peer.topic_id, synced.sent)
     if synced.page.standing.status == "closed":
         warnings.append(view.topic_closed())
     if synced.trouble is not None:

@@ -84,10 +84,11 @@ class OwnIds:
         # Some tools have a field of this name that means something else when it is left out.
         if properties.get("topic_id") is fields.TOPIC_ID and "topic_id" not in given:
             completed["topic_id"] = self._topic_id()
-        missing = [name for name in ("lease_id", "expected_turn_id") if name not in given]
-        if "lease_id" in properties and missing:
-            turn = self._turn(completed["room_id"], missing[0])
-            completed = {"lease_id": turn.lease_id, "expected_turn_id": turn.turn_id, **completed}
+        if "lease_id" in properties:
+            missing = [name for name in ("lease_id", "expected_turn_id") if name not in given]
+            if missing:
+                turn = self._turn(completed["room_id"], missing[0])
+                completed = {"lease_id": turn.lease_id, "expected_turn_id": turn.turn_id, **completed}
         return completed
 
     def _room_id(self) -> str:

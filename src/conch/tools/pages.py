@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from conch.lean import TYPE_CHECKING, Any, NamedTuple, TypeVar, json
+from conch.lean import TYPE_CHECKING, Any, NamedTuple, TypeVar, json, lazy_module
 from conch.tools.replies import Object, Told
 
 if TYPE_CHECKING:
+    from conch.tools import facts
     from conch.warnings import Warnings
+else:  # commands do not need it
+    facts = lazy_module("conch.tools.facts")
 
 _Item = TypeVar("_Item")
 
@@ -137,6 +140,8 @@ class Budget:
 
         The line of an item has all facts of its object: those that are `told`, and those that are added here.
         """
+        if not items:
+            return Page(0, [], [], has_more=False)
         if self._limit is None:
             shown, spelled = [(as_object(item), as_text(item)) for item in items[:limit]], ""
         else:
@@ -153,16 +158,15 @@ class Budget:
         is_extra: bool,
         told: Told | None,
     ) -> tuple[list[_Shown], str]:
-        if self._tells:
-            from conch.tools.facts import tell_item  # not at the top: commands do not need it
-
         page: list[_Shown] = []
         pieces: list[str] = []
         for start in range(0, len(items), _AT_ONCE):
             shown: list[_Shown] = []
             for item in items[start : start + _AT_ONCE]:
                 each, line = as_object(item), as_text(item)
-                shown.append((each, tell_item(each, line, told) if self._tells and isinstance(each, dict) else line))
+                if self._tells and isinstance(each, dict):
+                    line = facts.tell_item(each, line, told)
+                shown.append((each, line))
             fitting = len(shown)
             if counts:
                 objects = [each for each, _ in shown]

@@ -63,6 +63,8 @@ class ReplyQueue:
 
     def unsettled(self) -> list[Settled]:
         """The replies that are not settled yet, for `wait_for`."""
+        if not self._unsettled:  # as almost always
+            return []
         with self._lock:
             return list(self._unsettled.values())
 
@@ -215,6 +217,9 @@ class Delivered(NamedTuple):
     """Questions and notices."""
 
 
+NOTHING_DELIVERED = Delivered()
+
+
 class Brought:
     """Messages that replies of one connection have brought although its cursors do not pass them.
 
@@ -256,7 +261,7 @@ class Reply(NamedTuple):
     delivery: Delivery = NOTHING_FOLLOWS
     is_error: bool = False
     next: str = ""
-    delivered: Delivered = Delivered()
+    delivered: Delivered = NOTHING_DELIVERED
     shown: Any = None
     """The values that it shows, for a door that has its own words for them."""
     told: Told | None = None

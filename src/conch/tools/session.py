@@ -15,7 +15,7 @@ from conch.agents.records import Caller
 from conch.agents.signals import gather_signals
 from conch.errors import InvalidArgument, StoreError
 from conch.host import processes
-from conch.lean import TYPE_CHECKING, Any, Lock, threading
+from conch.lean import TYPE_CHECKING, Any, Lock, lazy_module, threading
 from conch.notices.mail import has_mail, mail_query, read_mail
 from conch.tools.offers import recall
 from conch.tools.own_ids import OwnIds
@@ -24,12 +24,17 @@ from conch.tools.text import one_line
 
 if TYPE_CHECKING:
     from conch.app import App
+    from conch.bus import peers
     from conch.bus.peers import Peer
     from conch.calls import Call
     from conch.notices.mail import Mail
     from conch.storage.base import Answered, Aside, Query, Replacement
+    from conch.tools import pages, patience
     from conch.tools.pages import Budget
     from conch.tools.patience import Patience
+else:  # few commands need them
+    peers = lazy_module("conch.bus.peers")
+    pages, patience = lazy_module("conch.tools.pages"), lazy_module("conch.tools.patience")
 
 _Question = tuple[
     object, str, str, int, tuple[str, ...], set[tuple[str, int]], tuple[str, ...], tuple[tuple[int, str], ...]
@@ -174,16 +179,12 @@ class Session:
 
     def budget(self) -> Budget:
         """The bytes of one reply."""
-        from conch.tools.pages import Budget  # few commands need it
-
         limit = self.app.settings.max_reply_bytes if self.is_bounded else None
-        return Budget(limit, tells=not self.is_command)
+        return pages.Budget(limit, tells=not self.is_command)
 
     def patience(self, call: Call) -> Patience:
         """How long a call may wait, and what to do instead of waiting again."""
-        from conch.tools.patience import patience_of  # only waits need it
-
-        return patience_of(self._client_name(), has_progress=call.report_every < float("inf"))
+        return patience.patience_of(self._client_name(), has_progress=call.report_every < float("inf"))
 
     def note_sessions(self, meta: dict[str, Any]) -> None:
         """Note the harness's sessions that a call comes from. Commands in these sessions are then the same agent.
@@ -239,9 +240,7 @@ class Session:
         named = self._peers.get(topic_id) or self._reclaim(topic_id)
         if named is not None:
             return named
-        from conch.bus.peers import Peer  # only the bus needs it
-
-        return Peer(topic_id, self.caller().agent_id)
+        return peers.Peer(topic_id, self.caller().agent_id)
 
     def _reclaim(self, topic_id: str) -> Peer | None:
         """The peer with the name taken before the store was replaced, if the store that is there now knows it."""
