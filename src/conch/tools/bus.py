@@ -127,7 +127,8 @@ def topic_presence(session: Session, given: Object, call: Call) -> Reply:
     page = session.budget().fill(peers, view.presence, view.presence_line, limit, told=view.PRESENCE_TOLD)
     cursor = page.cursor([peer.peer_id for peer in peers])
     data = known(topic_id=given["topic_id"], peers=page.counted, has_more=page.has_more, cursor=cursor, warnings=[])
-    return Reply(data, page.text("No peer was active recently."), next=page.next(cursor), told=_LISTED)
+    text = f"{page.text('No peer was active recently.')}\n{MARGIN}topic_id={one_line(given['topic_id'])}"
+    return Reply(data, text, next=page.next(cursor), told=_PRESENCE_TOLD)
 
 
 def cursor_reset(session: Session, given: Object, call: Call) -> Reply:
@@ -139,6 +140,7 @@ def cursor_reset(session: Session, given: Object, call: Call) -> Reply:
     return Reply(data, f"You have now read up to #{cursor}.", next="Call `sync` to read from there.")
 
 
+_PRESENCE_TOLD = _LISTED | {"topic_id"}
 _SYNC_TOLD = _LISTED | {"status", "cursor", "topic_id"}
 
 

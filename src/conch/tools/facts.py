@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import filterfalse
 
 from conch.lean import Any, json
 from conch.tools.replies import Object, Told
@@ -60,8 +61,8 @@ def _untold(data: Object, text: str) -> Iterator[_Fact]:
 
 
 def _add_left(data: Object, text: str, told: Told) -> str:
-    for name, value in data.items():
-        if name not in told and (value or type(value) in _NUMBERS):
+    for name in filterfalse(told.__contains__, data):
+        if data[name] or type(data[name]) in _NUMBERS:
             return _add(text, _facts(data, told=told))
     return text  # as almost always
 

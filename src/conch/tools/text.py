@@ -38,6 +38,7 @@ def _is_shown(code: int) -> bool:
 _ESCAPES = _Escapes()
 
 # Printable ASCII and the printable rest of Latin-1. The soft hyphen is invisible.
+_SHORT = 64
 _PLAIN = bytes(code for code in (*range(0x20, 0x7F), *range(0xA1, 0x100)) if code != 0xAD)
 
 
@@ -48,7 +49,9 @@ def visible(text: str) -> str:
 
 def is_plain(text: str) -> bool:
     """Whether the text is printable Latin-1 on one line. It needs no escaping."""
-    return (text.isascii() and text.isprintable()) or _has_only(text, _PLAIN)  # the first is faster for short texts
+    if len(text) < _SHORT and text.isascii():
+        return text.isprintable()  # faster for a short text
+    return _has_only(text, _PLAIN)
 
 
 def _has_only(text: str, letters: bytes) -> bool:

@@ -12,7 +12,6 @@ from conch.doors.mcp.protocol import (
     VERSION_KEY,
     Refusal,
     Request,
-    meta_of,
     name_of,
     read_envelope,
     unsupported_version,
@@ -59,7 +58,7 @@ class Client:
 
     def admit(self, request: Request) -> None:
         """Refuse a request that does not belong to the era of this connection."""
-        if VERSION_KEY in meta_of(request.params):
+        if VERSION_KEY in request.meta:
             self._admit_enveloped(request)
         elif self.stateless:
             raise Refusal(INVALID_PARAMS, f"Invalid params: _meta must carry {VERSION_KEY}.")
@@ -70,7 +69,7 @@ class Client:
         if self._version is not None and not self.stateless:
             raise Refusal(INVALID_REQUEST, f"Invalid request: this connection already uses {self._version}.")
         served = (STATELESS_VERSION,) if self.stateless else (STATELESS_VERSION, *HANDSHAKE_VERSIONS)
-        self.name = read_envelope(request.params, served) or self.name  # a client may name itself only once
+        self.name = read_envelope(request.meta, served) or self.name  # a client may name itself only once
         self._version = STATELESS_VERSION
 
     def shape(self, result: Object, cacheable: bool = False, seconds: int = _CACHE_SECONDS) -> Object:

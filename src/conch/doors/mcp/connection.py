@@ -24,7 +24,6 @@ from conch.doors.mcp.protocol import (
     error_reply,
     is_id,
     may_be_request,
-    meta_of,
     parse,
     request_id_of,
     result_reply,
@@ -315,7 +314,7 @@ class Connection:
             raise Refusal(INVALID_PARAMS, f"Unknown tool: {one_line(str(name)[:_MOST_ECHOED])}")
         if arguments is not None and not isinstance(arguments, dict):
             raise Refusal(INVALID_PARAMS, "Invalid params: arguments must be an object.")
-        self._session.note_sessions(meta_of(request.params))
+        self._session.note_sessions(request.meta)
         arguments = arguments or {}
         wait = self._waits[name]
         is_brief = wait is None or arguments.get(wait) == 0
@@ -326,7 +325,7 @@ class Connection:
 
         The thread that reads does it at its next rest if it `is_brief` and a deputy is free; otherwise a worker does.
         """
-        token = meta_of(request.params).get("progressToken")
+        token = request.meta.get("progressToken")
         pending = self._pending.begin(request.id, batch, token if is_id(token) else None)
         pending.work = work
         if is_brief and self._own_task is None and self._deputy.is_free:

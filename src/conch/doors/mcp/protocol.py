@@ -23,6 +23,7 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 RESOURCE_NOT_FOUND = -32002  # only in the handshake era
 _UNSUPPORTED_VERSION = -32022
+_LONG = 500  # characters of JSON
 _TITLES = {INVALID_PARAMS: "Invalid params", INTERNAL_ERROR: "Internal error"}
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
@@ -47,6 +48,7 @@ class Request(NamedTuple):
     id: Id
     method: str
     params: Object
+    meta: Object
 
 
 class Notification(NamedTuple):
@@ -185,7 +187,8 @@ def parse(message: Any) -> Request | Notification | Response:
         raise Refusal(INVALID_REQUEST, 'Invalid request: "id" must be a string or an integer.')
     if not isinstance(params, dict):
         raise Refusal(INVALID_PARAMS, 'Invalid params: "params" must be an object.', request_id=known_id)
-    return Request(known_id, method, params)
+    meta = params.get("_meta")
+    return Request(known_id, method, params, meta if isinstance(meta, dict) else {})
 
 
 def is_id(value: object) -> TypeGuard[Id]:
@@ -193,17 +196,11 @@ def is_id(value: object) -> TypeGuard[Id]:
     return isinstance(value, (str, int)) and not isinstance(value, bool)
 
 
-def meta_of(params: Object) -> Object:
-    meta = params.get("_meta")
-    return meta if isinstance(meta, dict) else {}
-
-
-def read_envelope(params: Object, served: tuple[str, ...]) -> str | None:
+def read_envelope(meta: Object, served: tuple[str, ...]) -> str | None:
     """Check the `_meta` that every stateless request must carry, and return the client's name if it has one.
 
     `served` lists the versions that a client may retry with.
     """
-    meta = meta_of(params)
     version = meta.get(VERSION_KEY)
     if not isinstance(version, str):
         raise Refusal(INVALID_PARAMS, f"Invalid params: _meta must carry {VERSION_KEY}, a string.")
@@ -232,9 +229,16 @@ def result_reply(request_id: Id, result: Object) -> bytes:
     message: Object = {"jsonrpc": "2.0", "id": request_id, "result": result}
     if Counted not in map(type, data.values()):
         return encode(message)
-    counted = {name: _to_utf8(value.spelled) for name, value in data.items() if type(value) is Counted}
+    counted = {name: _to_utf8(value.spelled) for name, value in data.items() if _is_worth_keeping(value)}
+    if not counted:
+        return encode(message)
     structure = _encode_around(data, counted)
     return _encode_around(message, {"result": _encode_around(result, {"structuredContent": structure})})
+
+
+def _is_worth_keeping(value: Any) -> bool:
+    """Whether it takes longer to write a value again than to put the JSON that it has between that of the others."""
+    return type(value) is Counted and len(value.spelled) >= _LONG
 
 
 def _encode_around(value: Object, known: dict[str, bytes]) -> bytes:
