@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conch.bells.file import CounterWatcher, FileBell, file_name, open_watcher
+from conch.bells.sleepers import Sleeper
 from conch.host import processes
 
 SOON = 10.0  # a deadline for what must happen
@@ -694,3 +695,51 @@ def test_rings_that_the_kernel_had_to_drop_wake_everybody(tmp_path: Path) -> Non
 
     assert woken.wait(SOON)
     watcher.close()
+
+
+# -- which thread reads the kernel's events
+
+
+@on_linux
+def test_a_waiter_that_sleeps_alone_wakes_no_other_thread(tmp_path: Path) -> None:
+    path, sleeper, woken_by = tmp_path / "one", Sleeper(), []
+    path.touch()
+    watcher = open_watcher()
+    watcher.watch_channel(str(path), lambda: woken_by.append(threading.get_ident()))
+    watcher.sleep(sleeper, 0)
+    for _ in range(20):
+        os.utime(path)
+        watcher.sleep(sleeper, SOON)
+
+    assert woken_by == [threading.get_ident()] * 20
+    watcher.close()
+
+
+def wait_in_background(ear: Any) -> tuple[threading.Thread, list[bool]]:
+    heard: list[bool] = []
+    waiter = threading.Thread(target=lambda: heard.append(ear.wait(SOON)))
+    waiter.start()
+    return waiter, heard
+
+
+def test_the_waiters_still_hear_when_the_one_that_reads_has_left(bell: FileBell) -> None:
+    for _ in range(50):
+        with bell.listen("room-a") as first, bell.listen("room-b") as second:
+            one, heard_by_one = wait_in_background(first)
+            other, heard_by_other = wait_in_background(second)
+            bell.ring(["room-a"])
+            one.join()
+            bell.ring(["room-b"])
+            other.join()
+
+        assert (heard_by_one, heard_by_other) == ([True], [True])
+
+
+def test_a_waiter_outlasts_the_end_of_its_bell_until_it_is_woken(bell: FileBell) -> None:
+    with bell.listen("room-a") as ear:
+        waiter, heard = wait_in_background(ear)
+        bell.close()
+        ear.wake()
+        waiter.join()
+
+    assert heard == [True]

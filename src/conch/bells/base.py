@@ -11,7 +11,10 @@ from types import TracebackType
 
 from conch.host.processes import Process
 from conch.ids import digest
-from conch.lean import Protocol, Self
+from conch.lean import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from conch.bells.sleepers import Sleeper
 
 LINGER_SECONDS = 0.05
 _CHANGES = tuple(f"changes-{number}" for number in range(64))
@@ -124,9 +127,9 @@ class Bell(Protocol):
 
 
 class Watcher(Protocol):
-    """Watches channels and processes for all ears of this process, in one thread.
+    """Watches channels and processes for all ears of this process.
 
-    The thread only calls `wake` functions, which never block.
+    It calls only `wake` functions, which never block, on a thread of its own or on one that sleeps here.
     """
 
     def watch_channel(self, channel: str, wake: Wake) -> Stop:
@@ -137,6 +140,9 @@ class Watcher(Protocol):
 
     def watch_process(self, process: Process, wake: Wake) -> Stop | None:
         """Call `wake` once when this process ends. None if it cannot be watched or has already ended."""
+
+    def sleep(self, sleeper: Sleeper, seconds: float) -> None:
+        """Sleep until the sleeper is woken or the time is up, or for a shorter time."""
 
     def close(self) -> None:
         """End the thread and close every descriptor. A `Stop` called later does nothing."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterable
 from types import TracebackType
 
 from conch.bells.base import LINGER_SECONDS, Stop, Wake, Watcher
+from conch.bells.sleepers import Sleeper
 from conch.host.processes import Process, check
 from conch.lean import Self
 
@@ -24,6 +24,9 @@ class DeafWatcher:
     def watch_process(self, process: Process, wake: Wake) -> Stop | None:
         return None
 
+    def sleep(self, sleeper: Sleeper, seconds: float) -> None:
+        sleeper.sleep(seconds)
+
     def close(self) -> None:
         pass
 
@@ -39,8 +42,10 @@ class WatchingEar:
         """`own` is the channel of this waiter alone. Without one, any ring may be meant for it."""
         self._watcher = watcher
         self._longest_linger = LINGER_SECONDS if own is None else float("inf")
-        self._woken = threading.Event()
-        self._hurried = threading.Event()  # ends the linger early
+        self._sleeper = Sleeper()
+        self._is_woken = False
+        self._is_hurried = False  # ends the linger early
+        self._is_lingering = False
         self._own_rang = False
         self.called = False
         self.ended = False
@@ -50,7 +55,7 @@ class WatchingEar:
         self._asked: set[Process] = set()  # the watcher cannot watch these, so `wait` checks them now and then
         try:
             for channel in channels:
-                self._stops.append(watcher.watch_channel(channel, self._call if channel == own else self._woken.set))
+                self._stops.append(watcher.watch_channel(channel, self._call if channel == own else self._ring))
         except BaseException:
             self._close()
             raise
@@ -62,19 +67,25 @@ class WatchingEar:
     def wait(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         self.called = False
-        while not self._woken.wait(self._next_pause(deadline)):
+        while not self._is_woken:
+            pause = self._next_pause(deadline)
+            self._watcher.sleep(self._sleeper, pause)
+            if self._is_woken:
+                break
             if ended := {process for process in self._asked if check(process) == "gone"}:
                 self._asked -= ended
                 self._end()
             elif time.monotonic() >= deadline:
                 return False
-        self._woken.clear()
+        self._is_woken = False
         return True
 
     def linger(self, seconds: float) -> None:
-        self._hurried.wait(min(seconds, self._longest_linger))
-        self._woken.clear()
-        self._hurried.clear()
+        deadline = time.monotonic() + min(seconds, self._longest_linger)
+        self._is_lingering = True
+        while not self._is_hurried and (rest := deadline - time.monotonic()) > 0:
+            self._watcher.sleep(self._sleeper, rest)
+        self._is_lingering = self._is_woken = self._is_hurried = False
         self.called, self._own_rang = self._own_rang, False
 
     def watch(self, *processes: Process | None) -> None:
@@ -89,8 +100,8 @@ class WatchingEar:
             self._watch(process)
 
     def wake(self) -> None:
-        self._hurried.set()
-        self._woken.set()
+        self._is_hurried = self._is_woken = True
+        self._sleeper.wake()
 
     def __enter__(self) -> Self:
         return self
@@ -99,6 +110,12 @@ class WatchingEar:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._close()
+
+    def _ring(self) -> None:
+        """A shared channel was rung."""
+        self._is_woken = True
+        if not self._is_lingering:
+            self._sleeper.wake()
 
     def _call(self) -> None:
         self._own_rang = True

@@ -17,6 +17,7 @@ from conch.lean import TYPE_CHECKING, Lock, threading
 
 if TYPE_CHECKING:
     from conch.bells.ears import WatchingEar
+    from conch.bells.sleepers import Sleeper
 
 _SAFE_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _HOW = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a pipe in place of a file makes nobody wait
@@ -167,6 +168,9 @@ class CounterWatcher:
 
     def watch_process(self, process: Process, wake: Wake) -> Stop | None:
         return None
+
+    def sleep(self, sleeper: Sleeper, seconds: float) -> None:
+        sleeper.sleep(seconds)
 
     def close(self) -> None:
         with self._changed:

@@ -1,4 +1,4 @@
-"""Linux: inotify for channel files, pidfds for processes, one thread for both.
+"""Linux: inotify for channel files, pidfds for processes, one epoll for both.
 
 By default a user has 128 inotify instances (`fs.inotify.max_user_instances`), so a process opens one and keeps it.
 """
@@ -12,9 +12,11 @@ import select
 import struct
 import sys
 import threading
+from contextlib import suppress
 from functools import partial
 
 from conch.bells.base import Stop, Wake
+from conch.bells.sleepers import Sleeper, Watch
 from conch.host.processes import Process, open_pidfd
 
 # PyDLL keeps the GIL: these calls take a microsecond, and releasing it would let the bell thread run in between.
@@ -42,13 +44,16 @@ if sys.platform == "linux":
             self._listeners: dict[int, list[Wake]] = {}  # by watch descriptor: one per file, however many listen
             self._exit_wakes: dict[int, Wake] = {}  # by pidfd
             self._closed = False
-            self._epoll = select.epoll()
-            self._inotify = _call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
-            self._end = -1
+            self._inotify = self._interrupt = self._end = -1
+            self._epoll, self._doorbell = select.epoll(), select.epoll()  # the thread sleeps at its doorbell
+            self._watch = Watch(self._rouse, self._read, self._interrupt_reader)
             try:
-                self._end = os.eventfd(0)  # wakes the thread when the watcher is closed
+                self._inotify = _call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
+                self._interrupt, self._end = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC), os.eventfd(0)
                 self._epoll.register(self._inotify, select.EPOLLIN)
-                self._epoll.register(self._end, select.EPOLLIN)
+                self._epoll.register(self._interrupt, select.EPOLLIN)
+                self._doorbell.register(self._epoll.fileno(), select.EPOLLIN)
+                self._doorbell.register(self._end, select.EPOLLIN)
                 self._thread = threading.Thread(target=self._run, name="conch-bell", daemon=True)
                 self._thread.start()
             except BaseException:
@@ -77,7 +82,11 @@ if sys.platform == "linux":
                 self._exit_wakes[descriptor] = wake
             return partial(self._stop_process, descriptor)
 
+        def sleep(self, sleeper: Sleeper, seconds: float) -> None:
+            self._watch.sleep(sleeper, seconds)
+
         def close(self) -> None:
+            self._watch.end()
             with self._lock:
                 if self._closed:
                     return
@@ -89,7 +98,8 @@ if sys.platform == "linux":
 
         def _close_descriptors(self) -> None:
             self._epoll.close()
-            for descriptor in (self._inotify, self._end, *self._exit_wakes):
+            self._doorbell.close()
+            for descriptor in (self._inotify, self._interrupt, self._end, *self._exit_wakes):
                 if descriptor >= 0:
                     os.close(descriptor)
             self._exit_wakes.clear()
@@ -111,14 +121,33 @@ if sys.platform == "linux":
                     self._epoll.unregister(descriptor)
                     os.close(descriptor)
 
+        def _rouse(self, is_roused: bool) -> None:
+            self._doorbell.modify(self._epoll.fileno(), select.EPOLLIN if is_roused else 0)
+
+        def _interrupt_reader(self) -> None:
+            with self._lock:
+                if not self._closed:
+                    os.eventfd_write(self._interrupt, 1)
+
         def _run(self) -> None:
             while True:
-                for descriptor, _ in self._epoll.poll():
-                    if descriptor == self._end:
-                        return
-                    wakes = self._touched() if descriptor == self._inotify else self._ended(descriptor)
-                    for wake in wakes:
-                        wake()
+                if any(descriptor == self._end for descriptor, _ in self._doorbell.poll()):
+                    return
+                for wake in self._read(0):
+                    wake()
+
+        def _read(self, seconds: float) -> list[Wake]:
+            wakes: list[Wake] = []
+            for descriptor, _ in self._epoll.poll(seconds):
+                if descriptor == self._interrupt:
+                    self._forget_interrupt()
+                else:
+                    wakes += self._touched() if descriptor == self._inotify else self._ended(descriptor)
+            return wakes
+
+        def _forget_interrupt(self) -> None:
+            with suppress(BlockingIOError):  # the other reader was faster
+                os.eventfd_read(self._interrupt)
 
         def _touched(self) -> list[Wake]:
             try:

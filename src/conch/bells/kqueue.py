@@ -10,6 +10,7 @@ import threading
 from functools import partial
 
 from conch.bells.base import Stop, Wake
+from conch.bells.sleepers import Sleeper
 from conch.host.processes import Process, check
 
 if sys.platform != "linux" and sys.platform != "win32":
@@ -60,6 +61,9 @@ if sys.platform != "linux" and sys.platform != "win32":
                 return stop
             stop()
             return None
+
+        def sleep(self, sleeper: Sleeper, seconds: float) -> None:
+            sleeper.sleep(seconds)
 
         def close(self) -> None:
             with self._lock:

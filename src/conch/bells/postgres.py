@@ -17,6 +17,7 @@ import psycopg
 
 from conch.bells.base import Stop, Wake, Watcher, notification
 from conch.bells.ears import DeafWatcher, WatchingEar
+from conch.bells.sleepers import Sleeper
 from conch.host.processes import Process, host_id
 from conch.ids import lock_number
 from conch.lean import Any
@@ -135,6 +136,9 @@ class _ServerWatcher:
             return self._processes.watch_process(process, wake)
         except (OSError, RuntimeError):
             return None
+
+    def sleep(self, sleeper: Sleeper, seconds: float) -> None:
+        sleeper.sleep(seconds)
 
     def close(self) -> None:
         with self._changed:
