@@ -7,8 +7,7 @@ it before it changed anything, it runs again.
 from __future__ import annotations
 
 from _thread import _local
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from conch.errors import Cancelled, StoreError, StoreInterrupted, StoreReplaced, StoreUncertain
 from conch.lean import Lock, TypeVar
@@ -74,7 +73,18 @@ def _retry(request: Callable[[], _Answer]) -> _Answer:
 class Call:
     """Shared by the thread that runs a request and the thread that receives its cancellation."""
 
-    __slots__ = ("_cancelled", "_lock", "_renew", "_report", "_wake", "names_lease", "reply", "report_every", "undo")
+    __slots__ = (
+        "_afterwards",
+        "_cancelled",
+        "_lock",
+        "_renew",
+        "_report",
+        "_wake",
+        "names_lease",
+        "reply",
+        "report_every",
+        "undo",
+    )
 
     def __init__(self, report: Callable[[str], None] | None = None, every: float = _REPORT_EVERY_SECONDS) -> None:
         """During a wait, `report` is called with a progress text once per `every` seconds."""
@@ -84,6 +94,7 @@ class Call:
         self._report = report
         self.report_every = float("inf") if report is None else every
         self._renew: Callable[[], None] | None = None
+        self._afterwards: list[Callable[[], None]] | None = None
         self.reply = object()
         """Identifies its reply. Keeping it keeps nothing else of the call in memory."""
         self.names_lease = False
@@ -101,15 +112,6 @@ class Call:
             wake = self._wake
         if wake is not None:
             wake()
-
-    @contextmanager
-    def waking(self, wake: Callable[[], None]) -> Iterator[None]:
-        """While this context is open, a cancellation calls `wake`."""
-        self.wake_with(wake)
-        try:
-            yield
-        finally:
-            self.wake_with(None)
 
     def wake_with(self, wake: Callable[[], None] | None) -> None:
         """Set the function that wakes the request when it is cancelled, or None once the request is awake."""
@@ -131,6 +133,22 @@ class Call:
     def renew(self) -> None:
         if self._renew is not None:
             self._renew()
+
+    def postpone_tidying(self) -> None:
+        """From now on, `tidy` only collects its tasks, because the reply is more urgent than they are."""
+        self._afterwards = []
+
+    def postponed(self) -> list[Callable[[], None]]:
+        """The tasks to run now, once."""
+        tasks, self._afterwards = self._afterwards, None
+        return tasks or []
+
+    def tidy(self, task: Callable[[], None]) -> None:
+        """Run a short task that the reply does not depend on: now, or after the reply."""
+        if self._afterwards is None:
+            task()
+        else:
+            self._afterwards.append(task)
 
     def report(self, text: str) -> None:
         if self._report is not None:

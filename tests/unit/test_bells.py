@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 
 from conch.bells.file import CounterWatcher, FileBell, file_name, open_watcher
 from conch.bells.sleepers import Sleeper
+from conch.bells.waits import Pause, wait_for
+from conch.calls import Call
 from conch.host import processes
 
 SOON = 10.0  # a deadline for what must happen
@@ -214,6 +216,37 @@ def test_many_threads_may_listen_to_one_channel_at_once(bell: FileBell) -> None:
         thread.join()
 
     assert heard == [True] * 8
+
+
+# -- the end of a wait
+
+
+def wait_for_a_ring(bell: FileBell, call: Call) -> bool | None:
+    was_rung = iter([False, True])
+
+    def look(pause: Pause) -> bool | None:
+        if next(was_rung):
+            return True
+        bell.ring(["seat-a"])
+        return None
+
+    return wait_for(bell, ["room-a"], look, SOON, call, announce="seat-a")
+
+
+def test_a_wait_that_has_ended_announces_nothing(bell: FileBell) -> None:
+    assert wait_for_a_ring(bell, Call())
+    assert bell.hears("seat-a") is False
+
+
+def test_a_wait_can_leave_its_tidying_until_after_the_reply(bell: FileBell) -> None:
+    call = Call()
+    call.postpone_tidying()
+
+    assert wait_for_a_ring(bell, call)
+    assert bell.hears("seat-a") is True
+    for task in call.postponed():
+        task()
+    assert bell.hears("seat-a") is False
 
 
 # -- files

@@ -57,7 +57,7 @@ class WatchingEar:
             for channel in channels:
                 self._stops.append(watcher.watch_channel(channel, self._call if channel == own else self._ring))
         except BaseException:
-            self._close()
+            self.close()
             raise
 
     def when_closed(self, stop: Stop) -> None:
@@ -103,13 +103,18 @@ class WatchingEar:
         self._is_hurried = self._is_woken = True
         self._sleeper.wake()
 
+    def close(self) -> None:
+        self.watch()
+        while self._stops:
+            self._stops.pop()()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
+        self.close()
 
     def _ring(self) -> None:
         """A shared channel was rung."""
@@ -144,8 +149,3 @@ class WatchingEar:
         stop = self._stops_by_process.pop(process, None)
         if stop is not None:
             stop()
-
-    def _close(self) -> None:
-        self.watch()
-        while self._stops:
-            self._stops.pop()()

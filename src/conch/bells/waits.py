@@ -70,7 +70,9 @@ def wait_for(
     poll, longest_poll = polls
     renew_at = FOREVER if renewal == FOREVER else 0.0
     pause, retry = Pause(linger), RETRY_SECONDS
-    with bell.listen(*channels, announce=announce) as ear, call.waking(ear.wake):
+    ear = bell.listen(*channels, announce=announce)
+    try:
+        call.wake_with(ear.wake)
         rest = _Rest(ear, call)
         while True:
             call.check()
@@ -94,6 +96,9 @@ def wait_for(
                 return found
             pause.rung = rest.take(min(deadline - time.monotonic(), pause.seconds, renewal), pause) or pause.rung
             poll = min(2 * poll, longest_poll)
+    finally:
+        call.wake_with(None)
+        call.tidy(ear.close)
 
 
 class _Rest:

@@ -347,6 +347,14 @@ class Connection:
 
         If there is not even memory for an error, this raises MemoryError. It must then be called again later.
         """
+        pending.call.postpone_tidying()
+        try:
+            self._work_and_reply(pending, request_id, name, is_done)
+        finally:
+            for task in pending.call.postponed():
+                run_quietly(task)
+
+    def _work_and_reply(self, pending: PendingCall, request_id: Id, name: str, is_done: Task) -> None:
         line, why = None, _NO_MEMORY
         try:
             line = pending.do_work()
