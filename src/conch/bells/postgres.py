@@ -226,6 +226,7 @@ class _ServerWatcher:
         """Tell the server which channels have listeners now. Returns whether there are any."""
         with self._changed:
             begun, ceased = self._wakes.keys() - self._known, self._known - self._wakes.keys()
+            self._known -= ceased  # at once, so that a new listener does not count on what ends now
         if begun or ceased:
             # LISTEN takes effect at the end of this batch. A later ringer finds the lock and notifies. An earlier one
             # has committed by then, because the lock waits for it, so the next look at the table sees its change.
@@ -235,7 +236,7 @@ class _ServerWatcher:
             words += [f"LISTEN {notification(each)}; SELECT pg_advisory_lock_shared({_key(each)})" for each in begun]
             connection.execute("; ".join(words).encode())
         with self._changed:
-            self._known = (self._known | begun) - ceased
+            self._known |= begun
             self._failures, self._lost = 0, set()
             late = self._late & self._known
             self._late -= late
