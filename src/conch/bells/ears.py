@@ -61,8 +61,8 @@ class WatchingEar:
             raise
 
     def when_closed(self, stop: Stop) -> None:
-        """Also call `stop` when the ear closes."""
-        self._stops.append(stop)
+        """Also call `stop` when the ear closes, after everything else."""
+        self._stops.insert(0, stop)
 
     def wait(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds

@@ -67,7 +67,16 @@ class PostgresBell:
         except (OSError, RuntimeError):  # RuntimeError: no thread can start
             watcher = DeafWatcher()
         self._is_deaf = isinstance(watcher, DeafWatcher)
-        return WatchingEar(watcher, channels if announce is None else (*channels, announce), own=announce)
+        wanted = channels if announce is None else (*channels, announce)
+        ear = WatchingEar(watcher, wanted, own=announce)
+        if isinstance(watcher, _ServerWatcher):  # one round trip for all channels
+            ear.when_closed(watcher.part)
+            try:
+                watcher.introduce(wanted)
+            except BaseException:
+                ear.close()
+                raise
+        return ear
 
     def hears(self, channel: str) -> bool:
         return self._is_locked(lock_number("bell", channel))
@@ -120,12 +129,20 @@ class _ServerWatcher:
         with self._changed:
             self._wakes.setdefault(channel, []).append(wake)
             self._channels[notification(channel)] = channel
-            if not self._closed:
-                self._nudge()
-            self._changed.wait_for(lambda: channel in self._known or self._failures or self._closed, _LISTEN_SECONDS)
-            if channel not in self._known:
-                self._late.add(channel)
         return partial(self._stop, channel, wake)
+
+    def introduce(self, channels: Iterable[str]) -> None:
+        """Tell the server of channels that are watched now, and wait a moment until it knows them."""
+        wanted = set(channels)
+        with self._changed:
+            self._nudge()
+            self._changed.wait_for(lambda: wanted <= self._known or self._failures or self._closed, _LISTEN_SECONDS)
+            self._late |= wanted - self._known
+
+    def part(self) -> None:
+        """Tell the server of channels that are watched no longer."""
+        with self._changed:
+            self._nudge()
 
     def watch_process(self, process: Process, wake: Wake) -> Stop | None:
         if process.host_id != host_id():
@@ -142,9 +159,8 @@ class _ServerWatcher:
 
     def close(self) -> None:
         with self._changed:
-            if not self._closed:
-                self._closed = True
-                self._nudge()
+            self._nudge()
+            self._closed = True
         self._thread.join(_LISTEN_SECONDS)
         if self._processes is not None:
             self._processes.close()
@@ -155,11 +171,11 @@ class _ServerWatcher:
             if not self._wakes[channel]:
                 del self._wakes[channel], self._channels[notification(channel)]
                 self._late.discard(channel)
-            if not self._closed:
-                self._nudge()
 
     def _nudge(self) -> None:
-        """Wake the thread. The caller holds the lock."""
+        """Wake the thread, unless it has ended. The caller holds the lock."""
+        if self._closed:
+            return
         self._changed.notify_all()
         try:
             os.write(self._nudging, b"\0")
