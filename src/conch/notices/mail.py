@@ -115,7 +115,7 @@ def read_mail(
     statement, given = query = mail_query(agent_id, topic_id, through, ids, brought, asked)
     found = None
     if seen and seen[0][1]["agent_id"] == agent_id:
-        if seen[0] == query or not has_mail(seen):  # nothing waits at all, so nothing besides this reply
+        if seen[0] == query or not has_mail(seen):  # if nothing waits at all, nothing waits besides this reply
             found = _by_kind(seen[1])
         elif seen[0] == mail_query(agent_id, brought=brought, asked=asked):
             fresh = [(seq, "" if (topic_id, seq) in brought else to_agent) for seq, to_agent in returned]

@@ -227,7 +227,7 @@ class Roll:
         self.hidden = marked if marked == MOST_COUNTED else marked - sum(member.is_gone for member in self._present)
 
     def present(self, ttl_ms: int) -> list[Member]:
-        """The members in their sequence, without those marked as gone that hold nothing.
+        """The members in their sequence, except those that are marked as gone and hold nothing.
 
         In a large room, the first ones are followed only by those that were seen within `ttl_ms`, have a process that
         can be checked, or hold something.

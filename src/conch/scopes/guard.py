@@ -74,7 +74,7 @@ class Guard:
         wanted = parse_scope(path, room.canonical_path, "path")
         found = find_overlapping(tx, snapshot, wanted, lapsed=snapshot.now)
         owns_stick = room.owner is not None and room.owner == agent_id
-        # The holder of the stick may change any file, but not without knowing of a reservation.
+        # The holder of the stick may change any file, but it must know of the reservation.
         is_refused = (is_strict or policy != "warn") and not owns_stick
         objections = [
             _reserved(held, wanted.path, snapshot, is_refused)

@@ -48,7 +48,7 @@ def doctor(context: Context) -> Report:
     place = here(project=None)
     checks: list[Callable[[], list[_Finding]]] = [
         _versions,
-        lambda: [*_store(context), *_bell(context)],  # no bell beside a store that is not ours
+        lambda: [*_store(context), *_bell(context)],  # the store first: a store that is not ours gets no bell
         lambda: _durability(context),
         lambda: _permissions(context),
         lambda: _other_stores(context),

@@ -31,7 +31,7 @@ COMMANDS = grouped(
         "db backup",
         "store.backup",
         "back up the store while others use it",
-        "Make a consistent copy of the store's file while others use it. For a server, print the "
+        "Make a consistent copy of the store's file while others use it, and check the copy. For a server, print the "
         "`pg_dump` command that makes the backup.",
         (
             word("file", "FILE", "a file that does not exist yet; default: a new one beside the store", required=False),
