@@ -104,12 +104,12 @@ def test_listening_claims_nothing_for_an_agent_whose_process_is_gone(
     turn = bob.data("wait_for_turn", max_wait_ms=0)
     bob.data("pass_stick", to_agent_id="ghost:1", handoff=HANDOFF, **lease_of(turn))
     process.kill()
-    before = app.rooms.get_state(None, ghost.room_id).room
+    before = dump(app)
 
     refusal = ghost.refused("listen", wait_seconds=0)
 
     assert (refusal["error"], refusal["message"]) == JOIN_AGAIN
-    assert app.rooms.get_state(None, ghost.room_id).room == before
+    assert dump(app) == before
 
 
 def test_a_process_that_is_gone_leaves_no_sign_of_life(app: App, haunted: Haunted, clock: Any) -> None:

@@ -229,6 +229,22 @@ def test_a_dead_listener_is_replaced(ada: Client, app: App, child: Any, clock: M
     assert listen(ada)["status"] == "timeout"
 
 
+def test_a_listener_whose_agent_has_ended_stops_and_leaves_its_place(
+    app: App, enter: Enter, bob: Client, child: Any
+) -> None:
+    harness = child()
+    ended = enter("cleo:3", harness.process)
+    heard = in_background(lambda: ended.call("listen", wait_seconds=20))
+    while not app.store.glance("find_listener", agent_id="cleo:3"):
+        pass
+
+    harness.kill()
+    bob.send(bob.home, "Is anyone here?")
+
+    assert heard().data["error"] == "unknown_member"
+    assert texts(listen(enter("cleo:3", child().process))) == ["Is anyone here?"]
+
+
 def test_what_a_hook_has_shown_is_neither_mail_nor_news(ada: Client, bob: Client, app: App) -> None:
     listen(ada)
     bob.send(bob.home, "to all")

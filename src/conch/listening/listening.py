@@ -62,7 +62,11 @@ class Listening:
         self._renewal_ms = renewal_ms(settings)
 
     def listen(self, caller: Caller, seconds: float, call: Call, *, takes_turns: bool = True) -> Heard:
-        """Wait for the first of: an offered stick, a takeover, news. DuplicateListener if it is already listening."""
+        """Wait for the first of: an offered stick, a takeover, news. DuplicateListener if it is already listening.
+
+        UnknownMember once the caller's process has ended, because nobody would read the news.
+        """
+        _require_alive(caller)
         with self._store.read() as tx:
             rooms, topics = _places(tx, caller.agent_id, takes_turns)
         if not rooms and not topics:
@@ -91,6 +95,7 @@ class Listening:
 
     def _look(self, caller: Caller, rooms: list[str], call: Call, pause: Pause) -> Heard | None:
         call.check()
+        _require_alive(caller)
         for room_id in rooms:
             wait = self._claims.look_for_offer(caller, room_id, call, pause)
             if wait is not None and not self._was_reported(caller, wait):
@@ -131,6 +136,13 @@ class Listening:
             yield registration
         finally:
             registration.end()
+
+
+def _require_alive(caller: Caller) -> None:
+    # When a process that stands for several ends, another of them takes its place.
+    if not caller.stands_in and processes.check(caller.process) == "gone":
+        message = "The process that you joined with is gone."
+        raise UnknownMember(message, Advice("come_back"), agent_id=caller.agent_id)
 
 
 def _places(tx: Transaction, agent_id: str, takes_turns: bool) -> tuple[list[str], list[str]]:
