@@ -298,11 +298,15 @@ class World:
             result = OPERATIONS[doing.operation](agent) or "done"
             client = agent.finish()
         except ConchError as error:
-            error.__traceback__ = error.__context__ = None  # otherwise it keeps every frame of the call
             result, client = error, agent.finish()
-        except Border:
-            seen = (*doing.seen, state)
-            client = client._replace(doing=Doing(doing.operation, doing.salt, script.answers, seen))
+        except Border as border:
+            if isinstance(border.__context__, ConchError):  # it would only look for the cause of this refusal
+                result, client = border.__context__, agent.finish()
+            else:
+                seen = (*doing.seen, state)
+                client = client._replace(doing=Doing(doing.operation, doing.salt, script.answers, seen))
+        if isinstance(result, ConchError):
+            result.__traceback__ = result.__context__ = None  # otherwise it keeps every frame of the call
         after = state.with_client(client)._replace(rows=self._tables.read(), depth=state.depth + 1)
         return Step(state, after, state.clients[number], doing.operation, agent.showed, result)
 
