@@ -35,7 +35,7 @@ from conch.storage.postgres.connection import SCHEMA, Connection, Question
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
 from conch.storage.postgres.rehearsal import Plan, Rehearsed
 from conch.storage.postgres.schema import DIALECT, Schema
-from conch.storage.postgres.transaction import PostgresTransaction, ask, lock, open_change, ring
+from conch.storage.postgres.transaction import PostgresTransaction, ask, lock, lock_if, ring
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.statements import Migration, Statements, load_checks, load_migrations
 
@@ -250,12 +250,12 @@ class PostgresStore:
         if epoch is None:  # nothing is known about this store yet
             return None
         now = self._clock() if self._clock else None
-        facts, channels = f"{self._schema.version} conch {epoch}", [*rings, change_channel(tuple(locks))]
-        opening = open_change(_UNCHANGED, facts, locks, channels)
+        locking = lock_if(_UNCHANGED, f"{self._schema.version} conch {epoch}", locks)
         changes = self._ask_all([(statement, {**given, "now": now}) for statement, given in queries])
         after, (commit, *besides) = self._ask_all(afterwards), self._ending()
-        # The locks come late, because others wait for them until the commit.
-        change = [Question("BEGIN", is_prepared=False), opening, *changes]
+        # Last, because the previous holder of a lock may not yet have released its bells, which would look listened to.
+        bells = ring([*rings, change_channel(tuple(locks))])
+        change = [Question("BEGIN", is_prepared=False), locking, *changes, bells]
         try:
             with self._slot():
                 self._give_back(self._launch([*change, commit, *after, *besides]))

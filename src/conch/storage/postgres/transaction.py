@@ -19,11 +19,9 @@ from conch.storage.postgres.connection import SCHEMA, Connection, Question
 from conch.storage.postgres.rehearsal import Plan, Rehearsed, drawn_number, is_read, normalise
 from conch.storage.statements import expand_lists, referred_first
 
-_RING = "SELECT bell, pg_notify(bell, '') {}"
-_LISTENED = "FROM (VALUES {}) AS rung (bell, key) WHERE NOT pg_try_advisory_xact_lock(key)"
-# CASE keeps the order: the server evaluates a branch only once it needs it.
-_OPENING = "SELECT CASE WHEN {} = 1 THEN {} END"
-_LOCKED = "CASE WHEN pg_advisory_xact_lock(${}::bigint) IS NOT NULL THEN {} END"
+_RING = """SELECT bell, pg_notify(bell, '') FROM (VALUES {}) AS rung (bell, key)
+WHERE NOT pg_try_advisory_xact_lock(key)
+"""
 _SERVER_TIME = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
 # Not information_schema, which hides tables that the role has no rights on.
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename"
@@ -90,44 +88,38 @@ def lock(name: str) -> Question:
     return Question("SELECT pg_advisory_xact_lock($1::bigint)", [_number_lock("write", name)])
 
 
+def lock_if(unchanged: str, facts: str, names: Sequence[str]) -> Question:
+    """Take these locks if the store is `unchanged`, all in one statement.
+
+    `unchanged` is the number 1 if the parameter $1 has the right `facts`, else an error.
+    """
+    return Question(_locking(unchanged, len(names)), [facts, *(_number_lock("write", name) for name in names)])
+
+
+@cache
+def _locking(unchanged: str, count: int) -> str:
+    """CASE keeps the order: the server evaluates a branch only once it needs it."""
+    then = "1"
+    for number in range(count + 1, 1, -1):
+        then = f"CASE WHEN pg_advisory_xact_lock(${number}::bigint) IS NOT NULL THEN {then} END"
+    return f"SELECT CASE WHEN {unchanged} = 1 THEN {then} END"
+
+
 def ring(channels: Sequence[str]) -> Question:
     """Notify only channels that may have a listener, because commits with notifications wait for each other.
 
     A listener holds a shared lock on its channel. If there is none, this transaction holds the lock until it ends.
     A new listener waits for that, and then sees the change.
     """
-    return Question(_RING.format(_listened(len(channels), 1)), _bells(channels))
-
-
-def open_change(unchanged: str, facts: str, locks: Sequence[str], channels: Sequence[str]) -> Question:
-    """Check that the store is `unchanged`, take these locks and then ring, in one statement.
-
-    `unchanged` is the number 1 if the parameter $1 has the right `facts`, else an error.
-    """
-    numbers = [_number_lock("write", name) for name in locks]
-    return Question(_opening(unchanged, len(locks), len(channels)), [facts, *numbers, *_bells(channels)])
+    pairs = [(_name_bell(channel), _number_lock("bell", channel)) for channel in channels]
+    return Question(_ringing(len(pairs)), [*chain.from_iterable(pairs)])
 
 
 @cache
-def _opening(unchanged: str, locks: int, channels: int) -> str:
-    then = f"(SELECT count(pg_notify(bell, '')) {_listened(channels, locks + 2)})"
-    for number in range(locks + 1, 1, -1):
-        then = _LOCKED.format(number, then)
-    return _OPENING.format(unchanged, then)
-
-
-def _bells(channels: Sequence[str]) -> list[str | int]:
-    return [each for channel in channels for each in (_name_bell(channel), _number_lock("bell", channel))]
-
-
-@cache
-def _listened(count: int, first: int) -> str:
-    """Finds which of this many channels have a listener. An array would take longer to unpack than all the rest.
-
-    `first` is the number of the first parameter.
-    """
-    pairs = (f"(${number}::text, ${number + 1}::bigint)" for number in range(first, first + 2 * count, 2))
-    return _LISTENED.format(", ".join(pairs))
+def _ringing(count: int) -> str:
+    """The query that rings this many channels. An array would take longer to unpack than all the rest."""
+    pairs = (f"(${2 * number + 1}::text, ${2 * number + 2}::bigint)" for number in range(count))
+    return _RING.format(", ".join(pairs))
 
 
 def _is_asked(question: Question) -> bool:
