@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conch.host import processes
 from conch.host.processes import Process
 from conch.ids import digest
 from conch.lean import Any, NamedTuple
@@ -38,6 +39,11 @@ class Caller(NamedTuple):
     @property
     def label(self) -> str:
         return label(self.agent_id, self.name)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the agent's process is gone. If it stood for several processes, another one takes its place."""
+        return not self.stands_in and processes.check(self.process) == "gone"
 
 
 # -- the one label of an agent, wherever people read

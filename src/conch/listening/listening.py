@@ -139,8 +139,7 @@ class Listening:
 
 
 def _require_alive(caller: Caller) -> None:
-    # When a process that stands for several ends, another of them takes its place.
-    if not caller.stands_in and processes.check(caller.process) == "gone":
+    if caller.has_ended:
         message = "The process that you joined with is gone."
         raise UnknownMember(message, Advice("come_back"), agent_id=caller.agent_id)
 

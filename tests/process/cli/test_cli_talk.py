@@ -383,6 +383,46 @@ def test_follow_ends_after_as_many_as_are_wanted_and_the_rest_stays_unread(
     assert [message["content_markdown"] for message in received] == ["message 2"]
 
 
+# What a harness is to conch: a process by that name. It runs a command and waits for the end of its own input.
+HARNESS = """
+import subprocess, sys
+with open(sys.argv[1], "w") as out:
+    command = subprocess.Popen([sys.executable, "-m", "conch", *sys.argv[2:]], stdin=subprocess.DEVNULL, stdout=out)
+print(command.pid, flush=True)
+sys.stdin.read()
+command.wait()
+"""
+
+
+def test_a_follower_that_outlives_its_harness_reads_nothing_for_the_resumed_session(
+    conch: Conch, ada: str, environ: dict[str, str], workspace: str, tmp_path: Path, until: Until
+) -> None:
+    codex, followed, read = tmp_path / "codex", tmp_path / "followed", tmp_path / "read"
+    codex.write_text(HARNESS)
+    session = {"cwd": workspace, "env": {**environ, "CODEX_THREAD_ID": "thread-1"}, "text": True}
+    first = subprocess.Popen(
+        [sys.executable, codex, followed, "read", "--follow"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        **session,
+    )
+    follower = int(first.stdout.readline())
+    try:
+        conch("send", "before")
+        until(lambda: "before" in followed.read_text())
+
+        first.kill()
+        first.communicate()
+        for text in ("while", "afterwards"):  # once the second is printed, the first was marked, if it ever is
+            conch("send", text)
+            until(lambda text=text: text in followed.read_text())
+        subprocess.run([sys.executable, codex, read, "read"], stdin=subprocess.DEVNULL, check=True, **session)
+    finally:
+        os.kill(follower, signal.SIGKILL)
+
+    assert "while" in read.read_text()
+
+
 def test_a_follower_that_is_renamed_meanwhile_knows_what_is_for_it(conch: Conch, ada: str, start: Start) -> None:
     former = conch("join", "--json", agent="bob:2").data["name"]
     follower = start("read", "--follow", "--json", agent="bob:2")

@@ -150,7 +150,7 @@ class _Follower:
         batch = [each for each in new if each.created_at >= self._moment][: self._left]
         write(sys.stdout, "".join(f"{line}\n" for line in self._lines(batch)))
         self._after = new[-1].seq
-        if self._moves:
+        if self._moves and not self._context.caller.has_ended:  # a resumed session must still get the messages
             with suppress(StoreUnavailable, StoreUncertain):  # the next batch moves the cursor
                 self._messages.mark_read(self._peer, batch[-1].seq)
         if self._left is not None:
