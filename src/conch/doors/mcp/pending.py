@@ -18,6 +18,7 @@ from conch.doors.mcp.outbox import Outbox
 from conch.doors.mcp.protocol import INTERNAL_ERROR, INVALID_REQUEST, Id, Refusal, encode
 from conch.doors.mcp.workers import FollowUps, run_quietly
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object
+from conch.tools.text import one_line
 
 _MOST_AT_ONCE = 256
 """Each call holds a thread, and later its reply. This limit stops a client that never reads from piling them up."""
@@ -309,7 +310,7 @@ class _Progress:
         if self._pending.cancelled or self._outbox.is_waiting:  # a client that does not read needs no more lines
             return
         self._count += 1
-        params: Object = {"progressToken": self._token, "progress": self._count, "message": text}
+        params: Object = {"progressToken": self._token, "progress": self._count, "message": one_line(text)}
         self._outbox.send(encode({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
 
 

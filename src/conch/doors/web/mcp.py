@@ -343,6 +343,6 @@ def _progress(context: _Context, meta: Object) -> Callable[[str], None] | None:
         related = None if context.request_id is None else str(context.request_id)
         send = context.session.send_progress_notification
         with suppress(Exception):  # the client is gone, or the server is stopping
-            from_thread.run(lambda: send(token, reports, message=text, related_request_id=related))
+            from_thread.run(lambda: send(token, reports, message=one_line(text), related_request_id=related))
 
     return report
