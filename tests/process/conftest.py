@@ -8,13 +8,13 @@ import os
 import queue
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.callers import named
+from tests.patience import look_until
 from tests.process.forking import Forks, close_streams, command_forks
 
 from conch.agents.records import Caller
@@ -126,15 +126,7 @@ def agent(app: App) -> Callable[..., Caller]:
 @pytest.fixture
 def until() -> Callable[[Callable[[], Any]], Any]:
     """Look again and again until something is so, with a deadline."""
-
-    def until(look: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + SECONDS
-        while not (found := look()):
-            assert time.monotonic() < deadline, "what the test waits for did not happen"
-            time.sleep(0.001)  # the awaited process needs the processor
-        return found
-
-    return until
+    return lambda look: look_until(look, SECONDS)
 
 
 class Gate:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.patience import look_until
 from tests.process.forking import Forks
 
 SOON = 30.0
@@ -354,12 +355,4 @@ def look(database: Path) -> Callable[[str], Any]:
 @pytest.fixture
 def until() -> Callable[[Callable[[], Any]], Any]:
     """Wait for something that can only be seen by polling the store or /proc."""
-
-    def until(look: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + SOON
-        while not (found := look()):
-            assert time.monotonic() < deadline, "what the test waits for did not happen"
-            time.sleep(0.01)
-        return found
-
-    return until
+    return lambda look: look_until(look, SOON)

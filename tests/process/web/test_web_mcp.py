@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import look_until
 from tests.process.web.conftest import SECONDS, Answer, Console
 
 from conch.doors.web.mcp_calls import MOST_CALLS
@@ -211,9 +212,7 @@ def ping(client: Client) -> bytes:
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, what
+    look_until(holds, SECONDS, what)
 
 
 ONLY_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of a reply was read")
