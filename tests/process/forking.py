@@ -24,6 +24,8 @@ from typing import IO, Any, NamedTuple
 
 LONGEST_REQUEST = 1 << 20
 ROOT = str(Path(__file__).parents[2])
+# The development mode would check every block of memory, too. That is for extensions in C, and takes a lot of time.
+ENVIRON = {**os.environ, "PYTHONMALLOC": "pymalloc"}
 
 
 class Ended(NamedTuple):
@@ -94,7 +96,7 @@ class Forks:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST_REQUEST)
         with theirs:
-            self._server = subprocess.Popen(self._command, stdin=theirs, process_group=0)
+            self._server = subprocess.Popen(self._command, stdin=theirs, process_group=0, env=ENVIRON)
 
     def run(self, words: list[str], environ: dict[str, str], folder: Path, stdin: bytes, seconds: float) -> Ended:
         """Run it to its end."""
