@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.conftest import DEADLINE
+from tests.callers import named
+from tests.contract.conftest import DEADLINE, MovableClock
+from tests.contract.stores import Original
 
 from conch.agents.records import Caller
 from conch.agents.signals import console_signals, remote_signals
-from conch.app import App
+from conch.app import App, open_app
 from conch.bus.drafts import check_outbox
 from conch.bus.peers import Peer
 from conch.calls import Call
@@ -39,7 +42,7 @@ class World:
     """A room with two agents, in which days pass."""
 
     def __init__(self, app: App, agent: Callable[..., Caller], clock: Any, root: Path) -> None:
-        root.mkdir()
+        root.mkdir(exist_ok=True)
         (root / "AGENTS.md").touch()
         self.app, self.clock, self.root = app, clock, root
         self.ada, self.bob = agent("ada:1"), agent("bob:1")
@@ -488,12 +491,27 @@ def test_a_server_prunes_in_a_thread_of_its_own(world: World) -> None:
     assert world.texts() == []
 
 
-@pytest.mark.parametrize("steps", range(0, 9, 2))
-def test_a_run_that_is_killed_between_two_steps_leaves_a_sound_store(world: World, steps: int) -> None:
+def fill(environ: dict[str, str], workspace: Path) -> None:
+    clock = MovableClock()
+    app = open_app(environ, clock)
+    world = World(app, partial(named, app.store), clock, workspace)
     world.say(*(f"old {number}" for number in range(600)))
     world.read()
     world.app.search.search("old", mode="fts")
     world.take_turns(150)
+    app.close()
+
+
+@pytest.fixture
+def full_world(original: Original, clock: MovableClock, tmp_path: Path) -> Iterator[World]:
+    app = original.copy(tmp_path.name, clock)
+    yield World(app, partial(named, app.store), clock, original.workspace)
+    original.end(app)
+
+
+@pytest.mark.parametrize("steps", range(0, 9, 2))
+def test_a_run_that_is_killed_between_two_steps_leaves_a_sound_store(full_world: World, steps: int) -> None:
+    world = full_world
     world.pass_days(100)
     left = iter(range(steps))
 
