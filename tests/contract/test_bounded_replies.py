@@ -29,7 +29,7 @@ from conch.tools.catalogue import TOOLS
 from conch.tools.replies import Reply
 
 BUDGET = 32 * 1024
-MEMBERS, GONE, TOPICS, RESERVATIONS, QUESTIONS, ANSWERS, NESTED, NOTICES = 300, 60, 1_200, 400, 150, 60, 100, 100
+MEMBERS, GONE, TOPICS, RESERVATIONS, QUESTIONS, ANSWERS, NESTED, NOTICES = 300, 60, 1_200, 400, 60, 30, 100, 50
 # Text that is longer as JSON, and longer still when its invisible characters are shown.
 BULKY = 'needle "\u200b\u202e\t日本\n' * 250
 WORST = "\U000e0001" * 120  # four bytes in the object, and eleven in the text
