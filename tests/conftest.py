@@ -56,6 +56,9 @@ def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # The longest tests begin first, so that no worker is left with one of them when the others have finished.
 LONGEST = ("test_turns_model", "test_torture", "test_explore", "test_fuzz", "test_bench", "test_faults", "test_demo")
 LONGEST += ("test_inspector", "test_documents", "test_published_types", "test_postgres_restarts")
+# These wait for seconds, in which the other workers have the processor.
+LONGEST += ("test_mcp_unread", "test_web_mcp", "test_official_clients", "test_postgres_hosts", "test_postgres_silence")
+LONGEST += ("test_real_harnesses", "test_replacement")
 
 
 def pytest_configure(config: pytest.Config) -> None:
