@@ -607,7 +607,7 @@ def liveness_of(agent: Row, life: Life, now: int, stale_minutes: float) -> Liven
 # -- the lease of an owner
 
 
-def renew(tx: Transaction, snapshot: Snapshot) -> Snapshot:
+def renew(tx: Transaction, snapshot: Snapshot) -> Room:
     """Extend the lease of the owner and return the room with it."""
     room = snapshot.room
     until = snapshot.later(snapshot.policy.owner_lease_ttl_ms)
@@ -620,4 +620,4 @@ def renew(tx: Transaction, snapshot: Snapshot) -> Snapshot:
         lease_expires_at=room.lease_expires_at,
         now=snapshot.now,
     )
-    return snapshot.with_room(room)
+    return room

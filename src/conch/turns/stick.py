@@ -64,7 +64,7 @@ class Turns:
     def heartbeat(self, caller: Caller, room_id: str, lease_id: str, expected_turn_id: int) -> Room:
         """Extend the lease. Even a lapsed lease can be extended until another agent takes over."""
         with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
-            return renew(tx, snapshot).room
+            return renew(tx, snapshot)
 
     def abandon(self, caller: Caller, room_id: str, note: str) -> None:
         """Let the lease lapse now, with a note, so that others may take over at once. The caller's session has ended.

@@ -293,8 +293,9 @@ class Claims:
             call.undo = attempts = _Attempts(partial(self.give_back, caller), call.undo)
             if found.reason == "already_owner":
                 # This call may have claimed it before, and could not know that.
-                claim, renewed = attempts.find(snapshot.room) or self._find_made(snapshot.room), renew(tx, snapshot)
-                found = found._replace(snapshot=renewed, claim=claim and claim.told_again(call.reply, renewed.room))
+                claim, room = attempts.find(snapshot.room) or self._find_made(snapshot.room), renew(tx, snapshot)
+                claim = claim and claim.told_again(call.reply, room)
+                found = found._replace(snapshot=snapshot.with_room(room), claim=claim)
             else:
                 found = self._claim(tx, found, caller, call)
             if found.claim is not None:
@@ -341,7 +342,7 @@ class Claims:
         Returns the claim that the lease is from, if this process made it.
         """
         with self._rooms.change(caller, room_id, lease=Lease(lease_id, turn_id)) as (tx, snapshot):
-            claim, room = self._find_made(snapshot.room), renew(tx, snapshot).room
+            claim, room = self._find_made(snapshot.room), renew(tx, snapshot)
             if claim is not None:
                 claim = claim.told_again(call.reply, room)
                 call.undo = partial(self.give_back, caller, claim)
