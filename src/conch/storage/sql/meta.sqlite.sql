@@ -1,6 +1,6 @@
 -- name: store_facts
 -- One row, because each further one costs as much as a whole query.
-SELECT group_concat(key || char(31) || value, char(30)) FROM meta;
+SELECT group_concat(key || '=' || value, '|') FROM meta;
 
 -- name: store_mark
 PRAGMA user_version;

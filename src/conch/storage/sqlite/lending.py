@@ -47,7 +47,7 @@ class Facts:
         if known is not None and known.text == text:
             self.start, self.schema, self.epoch = known.start, known.schema, known.epoch
         else:
-            rows = dict(row.partition("\x1f")[::2] for row in text.split("\x1e"))
+            rows = dict(row.partition("=")[::2] for row in text.split("|"))
             self.start, self.schema = _to_number(rows.get("mark")), to_version(rows.get("schema_version"))
             self.epoch = rows.get("epoch")
 
