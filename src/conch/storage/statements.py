@@ -168,7 +168,7 @@ def expand_lists(statement: str, parameters: Parameters) -> tuple[str, Parameter
     The last item is repeated up to the next power of two. Drivers keep statements ready, and each length would be
     another statement.
     """
-    if " IN :" not in statement:  # every statement comes here, and few have a list
+    if not _has_list(statement):  # every statement comes here, and few have a list
         return statement, parameters
     flat, lengths = parameters.copy(), []
     for name, value in parameters.items():
@@ -177,6 +177,11 @@ def expand_lists(statement: str, parameters: Parameters) -> tuple[str, Parameter
             lengths.append((name, len(items)))
             flat.update(zip(_places(name, len(items)), items, strict=True))
     return _expanded(statement, tuple(lengths)), flat
+
+
+@cache
+def _has_list(statement: str) -> bool:
+    return " IN :" in statement
 
 
 @lru_cache(maxsize=128)
