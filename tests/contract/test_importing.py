@@ -352,6 +352,22 @@ def test_what_is_no_such_file_is_refused(app: App, environ: dict[str, str], bus:
         take(app, text)
 
 
+def test_a_pipe_in_place_of_the_log_is_refused_by_its_name(app: App, bus: ForeignFile) -> None:
+    os.mkfifo(f"{bus.path}-wal")
+
+    with pytest.raises(InvalidArgument, match="-wal is not a regular file"):
+        import_file(app.store, app.settings, str(bus.path))
+
+
+def test_a_file_that_cannot_be_copied_is_not_called_unreadable(
+    app: App, bus: ForeignFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+
+    with pytest.raises(InvalidArgument, match=r"could not be copied to a temporary folder, .*: No such file or dir"):
+        import_file(app.store, app.settings, str(bus.path))
+
+
 def test_a_damaged_file_is_refused_whole(app: App, bus: ForeignFile) -> None:
     bus.insert("messages", *(message(number, "red-squirrel", "x" * 500) for number in range(10, 200)))
     before = dump(app)

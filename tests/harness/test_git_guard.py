@@ -78,7 +78,8 @@ def test_a_folder_without_a_checkout_is_refused_with_what_git_says(conch: Conch,
 
     said = r"fatal: not a git repository \(or any .+\)(: \.git)?\."  # it names the mount point, if that is not `/`
     for refusal in refusals:
-        assert re.fullmatch(f"Git finds no checkout in {tmp_path / 'bare'}: {said}", refusal["error"]["message"])
+        asked = f"Git did not say where the hooks of {tmp_path / 'bare'} are: {said}"
+        assert re.fullmatch(asked, refusal["error"]["message"])
 
 
 def test_an_existing_hook_runs_first_and_comes_back_byte_for_byte(

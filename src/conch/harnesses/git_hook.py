@@ -155,5 +155,6 @@ def _hook_path(directory: str) -> str:
 def _ask(folder: str, workspace: str, *words: str) -> str:
     answer = ask_where(folder, workspace, *words)
     if answer.status:
-        raise InvalidArgument(f"Git finds no checkout in {folder}: {answer.complaint.rstrip('.')}.", field="path")
+        message = f"Git did not say where the hooks of {folder} are: {answer.complaint.rstrip('.')}."
+        raise InvalidArgument(message, field="path")
     return os.fsdecode(answer.output).removesuffix("\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 from conch.errors import InvalidArgument, StoreBusy, StoreCorrupt
 from conch.storage.base import Row
@@ -56,12 +56,14 @@ def open_source(path: str) -> Iterator[Source]:
     import tempfile  # slow to import, and only needed here
 
     require_file(path)
-    with tempfile.TemporaryDirectory(prefix="conch-import-") as folder:
-        copy = os.path.join(folder, "copy")
+    with ExitStack() as stack:
         try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="conch-import-"))
+            copy = os.path.join(folder, "copy")
             _copy(os.path.realpath(path), copy)
         except OSError as error:
-            raise InvalidArgument(f"{path} cannot be read: {error.strerror}.", field="file") from error
+            message = f"{path} could not be copied to a temporary folder, where conch reads it: {error.strerror}."
+            raise InvalidArgument(message, field="file") from error
         try:
             with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
                 _prepare(connection, path)
@@ -78,6 +80,7 @@ def _copy(path: str, copy: str) -> None:
         before = _stamps(path)
         for side in _SIDES:
             if before[side] is not None:
+                require_file(path + side)
                 shutil.copyfile(path + side, copy + side)
         if _stamps(path) == before:
             return
