@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import signal
+import sqlite3
 import sys
 import time
 from collections.abc import Callable
@@ -260,6 +261,24 @@ def test_further_requests_do_not_show_that_a_client_has_read_a_reply(
     until(lambda: bob.call("get_room_state", room_id=room_id)["room"]["owner"] is None, "the stick is free")
 
     assert time.monotonic() - began < 15
+    unread.close()
+
+
+@ONLY_LINUX
+def test_a_claim_that_nobody_reads_is_given_back_once_the_store_lets_us(
+    environ: dict[str, str], consoles: Callable[..., Console], tmp_path: Path
+) -> None:
+    console = consoles({**environ, "CONCH_BUSY_TIMEOUT_MS": "100"})
+    bob = Client(console)
+    _, room_id, unread = claim_unread(console, tmp_path / "folder")
+    with sqlite3.connect(f"{environ['CONCH_DATA_DIR']}/rooms.sqlite", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        time.sleep(12)  # longer than a reply may stay unread
+        other.execute("ROLLBACK")
+    other.close()
+
+    until(lambda: bob.call("get_room_state", room_id=room_id)["room"]["owner"] is None, "the stick is free")
+
     unread.close()
 
 

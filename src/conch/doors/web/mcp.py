@@ -9,7 +9,7 @@ it is gone.
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -30,7 +30,7 @@ from conch import __version__
 from conch.agents.connections import end_sessions
 from conch.agents.signals import remote_signals
 from conch.app import App
-from conch.doors.web.mcp_calls import MOST_CALLS, AnsweredCalls, Caller, ReplyWriter, Run
+from conch.doors.web.mcp_calls import MOST_CALLS, TROUBLES, AnsweredCalls, Caller, ReplyWriter, Run
 from conch.doors.web.replies import refused
 from conch.doors.web.resources import Resources
 from conch.doors.web.threads import exhausted, surely
@@ -52,6 +52,8 @@ _PATIENCE_SECONDS = 10.0  # how long a client may leave a reply unread, as for `
 _FIRST_LOOK_SECONDS = 0.05
 _LOOK_SECONDS = 0.5  # between two looks at what is unread
 _ENDING_SECONDS = 1.0  # a store that does not answer must not keep the server from stopping
+_RETRY_SECONDS = 1.0  # between two tries of what the store did not let us do
+_MOST_POSTPONED = 1_000
 _CALLER = "conch.caller"
 _SESSION = "session "  # the beginning of the key of an agent that is a session
 _TURNS = 5  # rounds of the event loop, after which the server knows whether the client has closed the connection
@@ -68,6 +70,7 @@ class McpDoor:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._calls: set[Run] = set()
         self._answered: OrderedDict[str, AnsweredCalls] = OrderedDict()
+        self._postponed: deque[Task] = deque(maxlen=_MOST_POSTPONED)
         self._tasks: TaskGroup | None = None
         self._limiter: anyio.CapacityLimiter | None = None
         self._stopped: anyio.Event | None = None
@@ -110,6 +113,7 @@ class McpDoor:
             self._tasks = tasks
             self._resources.start(tasks)
             tasks.start_soon(run)
+            tasks.start_soon(self._retry)
             await ready.wait()
             try:
                 yield
@@ -190,8 +194,24 @@ class McpDoor:
         tasks: list[Task] = []
         undo(tasks.append)
         for task in tasks:
-            with suppress(Exception):  # as for every lost reply
+            await self._try(task)
+
+    async def _try(self, task: Task) -> None:
+        with suppress(Exception):  # what cannot be taken back any more, because the room is gone or another one has it
+            try:
                 await surely(task, self._limiter)
+            except TROUBLES:
+                self._postponed.append(task)
+
+    async def _retry(self) -> None:
+        """Do what was postponed, now and then until it works: a claim that no agent knows of would block a room."""
+        assert self._stopped is not None
+        while True:
+            with anyio.move_on_after(_RETRY_SECONDS):
+                await self._stopped.wait()
+                return  # then the agents of all sessions are gone
+            for _ in range(len(self._postponed)):
+                await self._try(self._postponed.popleft())
 
     async def _end(self, keys: list[str]) -> None:
         """Record that the agents of these sessions are gone, because no client can go on as one of them."""
@@ -259,7 +279,7 @@ class McpDoor:
                 await former.settled.wait()  # the client has its reply, but the store may not know yet
         request = (_session_id(context), context.request_id)
         act = partial(call_tool, tool, session, params.arguments or {})
-        run = Run(act, session, _progress(context, meta), request)
+        run = Run(act, session, _progress(context, meta), request, self._postponed.append)
         caller: Caller = context.request.scope[_CALLER] if context.request is not None else Caller({})
         caller.start(run)
         self._calls.add(run)

@@ -12,9 +12,12 @@ from starlette.types import Message, Scope, Send
 from conch.calls import Call
 from conch.doors.web.connections import OUTPUT, Output
 from conch.doors.web.tcp import Address, unread_bytes
+from conch.errors import StoreError
 from conch.lean import Lock
-from conch.tools.replies import Delivery, Reply
+from conch.tools.replies import Delivery, Reply, Task
 
+TROUBLES = (StoreError, MemoryError, OSError)
+"""What passes: the store does not answer, or the system has run out of something."""
 MOST_CALLS = 256  # of one agent, as for `conch mcp`
 
 
@@ -111,12 +114,15 @@ class Run:
         session: object,
         report: Callable[[str], None] | None,
         request: tuple[str, object],
+        postpone: Callable[[Task], None],
     ) -> None:
+        """`postpone` does later what the store does not let us do now. Any thread may call it."""
         self.session = session
         self.request = request
         """The MCP session and the id of the request."""
         self.settled = anyio.Event()
         self._act = act
+        self._postpone = postpone
         self._call = Call(report)
         self._lock = Lock()
         self._is_abandoned = False
@@ -134,14 +140,14 @@ class Run:
             if not self._is_abandoned:
                 self._reply = reply
                 return reply
-        _deliver(reply, False)
+        self._deliver(reply, False)
         return reply
 
     def settle(self, has_arrived: bool) -> Delivery | None:
         """Returns the delivery of a reply that has arrived."""
         reply, is_there = self._reply, has_arrived and not self._is_lost
         assert reply is not None
-        _deliver(reply, is_there)
+        self._deliver(reply, is_there)
         return reply.delivery if is_there else None
 
     def lose(self) -> None:
@@ -157,7 +163,10 @@ class Run:
             self._is_abandoned = True
         self._call.cancel()
 
-
-def _deliver(reply: Reply, has_arrived: bool) -> None:
-    with suppress(Exception):  # if this fails, a lease that nobody uses lapses by itself
-        reply.delivery.sent() if has_arrived else reply.delivery.not_sent()
+    def _deliver(self, reply: Reply, has_arrived: bool) -> None:
+        with suppress(Exception):  # if this fails, a lease that nobody uses lapses by itself
+            try:
+                reply.delivery.sent() if has_arrived else reply.delivery.not_sent()
+            except TROUBLES:
+                if not has_arrived:  # otherwise a cursor did not move, and its messages come again
+                    self._postpone(reply.delivery.not_sent)
