@@ -1,8 +1,9 @@
-"""A console whose system can start no thread answers each request, and works again as soon as it can."""
+"""A console whose system has run out of something answers each request, and works again when there is more of it."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,13 +13,13 @@ import anyio
 import pytest
 from tests.process.forking import Forks
 from tests.process.web.conftest import Console
-from tests.process.web.test_web_mcp import Client
+from tests.process.web.test_web_mcp import ONLY_LINUX, Client, claim_unread, until
 
 from conch.doors.web.threads import surely
 
 
-class WithoutThreads(Console):
-    program = "tests.process.web.few_threads"
+class Exhausted(Console):
+    program = "tests.process.web.exhausted"
 
 
 @pytest.fixture
@@ -28,8 +29,8 @@ def sign(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def console(environ: dict[str, str], workspace: str, sign: Path, server_forks: Forks) -> Iterator[Console]:
-    console = WithoutThreads(server_forks, {**environ, "NO_THREADS": str(sign)}, Path(workspace))
+def console(environ: dict[str, str], workspace: str, tmp_path: Path, server_forks: Forks) -> Iterator[Console]:
+    console = Exhausted(server_forks, {**environ, "SIGNS": str(tmp_path)}, Path(workspace))
     yield console
     end = console.end()
     console.close()
@@ -97,6 +98,21 @@ def test_with_few_threads_every_wait_is_answered_and_its_agent_goes_on(
     assert all(b"data: {" in answer.body for answer in answers)
     sign.unlink()
     assert {each.call("get_room_state", room_id=room_id)["room"]["room_id"] for each in clients} == {room_id}
+
+
+@ONLY_LINUX
+def test_a_claim_that_nobody_reads_is_given_back_although_the_system_could_not_tell_for_a_while(
+    console: Console, tmp_path: Path
+) -> None:
+    (tmp_path / "no-files").touch()
+    bob = Client(console)
+    _, room_id, unread = claim_unread(console, tmp_path / "folder")
+    time.sleep(1)  # longer than until the first look
+
+    (tmp_path / "no-files").unlink()
+
+    until(lambda: bob.call("get_room_state", room_id=room_id)["room"]["owner"] is None, "the stick is free")
+    unread.close()
 
 
 def test_what_must_be_done_is_done_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,7 +177,10 @@ class McpDoor:
         while True:
             with anyio.move_on_after(pause):
                 await output.reset.wait()
-            pause, is_unread = _LOOK_SECONDS, caller.look()
+            pause, found = _LOOK_SECONDS, caller.look()
+            if found is None and not self._stopped.is_set():
+                continue
+            is_unread = bool(found)
             output.is_late = is_unread and (output.is_late or anyio.current_time() >= deadline)
             if output.reset.is_set() or not is_unread or output.is_late or self._stopped.is_set():
                 break

@@ -68,10 +68,16 @@ class Caller:
         if self.is_gone:
             run.abandon()
 
-    def look(self) -> bool:
-        """Whether the client has read nothing of the reply yet. After a reset, only the last look knows that."""
+    def look(self) -> bool | None:
+        """Whether the client has read nothing of the reply yet; None if the system cannot tell now.
+
+        After a reset, only the last look knows that.
+        """
         if not self.output.reset.is_set():
-            self.is_unread = unread_bytes(self.client, self.server) >= self.output.size - self.begins_at
+            unread = unread_bytes(self.client, self.server)
+            if unread is None:
+                return None
+            self.is_unread = unread >= self.output.size - self.begins_at
         return self.is_unread
 
     def leave(self) -> None:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import ipaddress
 import sys
 
+from conch.errors import find_lack
+
 Address = tuple[str, int]
 
 _TABLES = {4: "/proc/net/tcp", 6: "/proc/net/tcp6"}
 
 
-def unread_bytes(client: Address, server: Address) -> int:
-    """The bytes on their way to the client, and those that its host holds for it. 0 if the system cannot tell."""
+def unread_bytes(client: Address, server: Address) -> int | None:
+    """The bytes on their way to the client, and those that its host holds for it.
+
+    0 if the system can never tell; None if it cannot tell now, because it has run out of something.
+    """
     if sys.platform != "linux":
         return 0
     try:
         ours, theirs = _spell(server), _spell(client)
         with open(_TABLES[ipaddress.ip_address(client[0]).version]) as table:
             rows = [line.split()[1:5] for line in table]
-    except (OSError, ValueError):
-        return 0
+    except (OSError, ValueError, MemoryError) as problem:
+        return None if find_lack(problem) else 0
     unread = 0
     for local, remote, _, queues in rows:
         sending, _, received = queues.partition(":")
