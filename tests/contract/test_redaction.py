@@ -158,6 +158,20 @@ def test_a_secret_that_is_also_a_number_or_a_word_of_conch_leaves_the_store_soun
     assert role == "knows [redacted]"
 
 
+def test_a_person_is_told_where_a_secret_stays(world: World) -> None:
+    app, room_id = world.app, world.room.room_id
+    app.topics.create(f"about-{SECRET}", None, "reuse")
+    app.reservations.reserve(world.ada, room_id, f"src/{SECRET}", 60, False, "bead-1")
+    app.notices.send(world.ada, room_id, "BLOCKED", "bob:1", BLOCKED, bead_id=SECRET, scope=f"src/{SECRET}")
+    pasted = world.say("the message", metadata={"to": [SECRET]})
+
+    redacted = Steering(app).redact(world.person, pasted, "a password was pasted", SECRET)
+    other = Steering(app).redact(world.person, world.say("another"), "a password was pasted", "nowhere-else")
+
+    assert redacted.kept == ["names", "addressees", "reserved paths", "scopes of notices", "ids of work items"]
+    assert other.kept == []
+
+
 def test_a_message_can_be_redacted_again_and_keeps_saying_who_did_it(world: World) -> None:
     pasted = world.say(SECRET)
     world.redact(pasted)

@@ -56,6 +56,8 @@ class Redacted(NamedTuple):
     """As it was, without its text."""
     repeats: int
     """How many other rows repeated the text."""
+    kept: list[str]
+    """Where it stays all the same, such as `names`."""
 
 
 def find_message(tx: Transaction, message_id: str) -> Message:
@@ -83,10 +85,12 @@ def redact(tx: Transaction, person: Person, message: Message, reason: str, secre
         metadata["to"] = message.addressees
     given = {"text": text, "metadata_json": json.dumps(metadata, ensure_ascii=False)}
     tx.run("redact_message", message_id=message.message_id, **given)
-    repeats = sum(_replace(tx, needle) for needle in _needles(message, secret))
+    needles = _needles(message, secret)
+    repeats = sum(_replace(tx, needle) for needle in needles)
     for statement in _INDEXES:
         tx.run(statement)
-    return Redacted(message._replace(content_markdown=text), repeats)
+    kept = [row["place"] for needle in needles for row in tx.all("kept_repeats", needle=needle)]
+    return Redacted(message._replace(content_markdown=text), repeats, list(dict.fromkeys(kept)))
 
 
 def _needles(message: Message, secret: str | None) -> list[str]:

@@ -176,6 +176,7 @@ def redact(context: Context) -> Report:
     if redacted.repeats:
         places = "one place" if redacted.repeats == 1 else f"{redacted.repeats} places"
         lines.append(f"It was also removed from {places} that repeated it.")
+    lines += [f"It is still in {', '.join(redacted.kept)}, which this command leaves."] if redacted.kept else []
     lines += [_STILL_READ] if not is_tidy else []
     lines += ["Copies that were made before still have it:", *map(one_line, copies)] if copies else []
     data = {
@@ -183,6 +184,7 @@ def redact(context: Context) -> Report:
         "topic_id": message.topic_id,
         "seq": message.seq,
         "repeats": redacted.repeats,
+        "kept": redacted.kept,
         "is_clean": is_tidy,
         "copies": copies,
     }

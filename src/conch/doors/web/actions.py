@@ -140,6 +140,7 @@ class Actions:
         return {
             "seq": done.message.seq,
             "repeats": done.repeats,
+            "kept": done.kept,
             "is_clean": store.tidy(True),
             "copies": store.copies(),
         }

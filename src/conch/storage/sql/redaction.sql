@@ -77,3 +77,21 @@ ORDER BY number LIMIT :most;
 
 -- name: redact_activity
 UPDATE room_activity SET details_json = :json WHERE number = :key;
+
+-- name: kept_repeats
+-- Where a text stays, because conch finds rows by it.
+SELECT 'names' AS place WHERE EXISTS (SELECT 1 FROM name_skeletons WHERE replace(name, :needle, '') <> name)
+UNION ALL SELECT 'addressees' WHERE EXISTS (SELECT 1 FROM message_addressees WHERE replace(addressee, :needle, '') <> addressee)
+UNION ALL SELECT 'paths of workspaces' WHERE EXISTS (
+  SELECT 1 FROM path_rooms WHERE replace(canonical_path, :needle, '') <> canonical_path
+)
+UNION ALL SELECT 'reserved paths' WHERE EXISTS (
+  SELECT 1 FROM reservations WHERE replace(scope, :needle, '') <> scope OR replace(given, :needle, '') <> given
+)
+UNION ALL SELECT 'scopes of notices' WHERE EXISTS (
+  SELECT 1 FROM protocol_events WHERE replace(scope, :needle, '') <> scope
+)
+UNION ALL SELECT 'ids of work items' WHERE EXISTS (
+  SELECT 1 FROM reservations WHERE replace(bead_id, :needle, '') <> bead_id
+  UNION ALL SELECT 1 FROM protocol_events WHERE replace(bead_id, :needle, '') <> bead_id
+);

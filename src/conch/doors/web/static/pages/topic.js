@@ -105,7 +105,7 @@ export class TopicPage {
     });
     if (!values) return;
     const done = await this.shell.act("redact", { message_id: message.message_id, ...values, confirm: true }, "Redacted.");
-    if (done?.copies?.length || done?.is_clean === false) this.shell.say(`Redacted here. The text may still be in: ${[...(done.is_clean ? [] : ["the file beside the store (-wal); redact it again later"]), ...done.copies].join(", ")}`);
+    if (done?.copies?.length || done?.kept?.length || done?.is_clean === false) this.shell.say(`Redacted here. The text may still be in: ${[...done.kept, ...(done.is_clean ? [] : ["the file beside the store (-wal); redact it again later"]), ...done.copies].join(", ")}`);
     if (done) this.reread();
   }
 
