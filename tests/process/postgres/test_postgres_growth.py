@@ -41,6 +41,11 @@ def rows_read(app: App) -> int:
         return int(tx.connection.execute(ROWS_READ).fetchone()["rows"])  # type: ignore[attr-defined]
 
 
+def gather_statistics(app: App) -> None:
+    with app.store.write("statistics") as tx:
+        tx.connection.execute("ANALYZE agents, room_members, path_rooms")  # type: ignore[attr-defined]
+
+
 def take_a_turn(agent: Caller) -> None:
     agent.join()
     agent.claim()
@@ -78,11 +83,16 @@ def test_a_page_of_agents_reads_no_more_than_itself(app: App, tmp_path: Path) ->
     assert rows_read(app) - before < 2 * MEMBERS
 
 
-def test_the_first_members_of_a_room_are_found_without_reading_the_others(app: App, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_known", [False, True])
+def test_the_first_members_of_a_room_are_found_without_reading_the_others(
+    app: App, tmp_path: Path, is_known: bool
+) -> None:
     (tmp_path / "AGENTS.md").touch()
     ada = Caller(app, "codex:ada", os.path.realpath(tmp_path))
     add_members(app, ada.joined["room_id"], 5 * MEMBERS)
     given = {"room_ids": [ada.joined["room_id"]], "most": MOST_SILENT}
+    if is_known:
+        gather_statistics(app)
 
     before = rows_read(app)
     found = app.store.glance("members_of_rooms", **given)

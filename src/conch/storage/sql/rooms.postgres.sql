@@ -31,11 +31,12 @@ SELECT * FROM (
 ORDER BY lap, ordinal LIMIT :limit;
 
 -- name: members_of_rooms
--- The first members of each room, without those marked as gone. In an old room, these are most of them.
+-- The first members of each room, without those marked as gone. In an old room, these are most of them. `OFFSET 0` lets
+-- the agent of each member be looked up: the planner does not know how few they are, and would read all agents.
 SELECT m.*, a.last_seen_at
 FROM path_rooms r CROSS JOIN LATERAL (
   SELECT * FROM room_members l WHERE l.room_id = r.room_id AND l.is_gone = 0 ORDER BY l.ordinal LIMIT :most
-) m JOIN agents a ON a.agent_id = m.agent_id
+) m CROSS JOIN LATERAL (SELECT last_seen_at FROM agents WHERE agent_id = m.agent_id OFFSET 0) a
 WHERE r.room_id IN :room_ids
 ORDER BY m.room_id, m.ordinal;
 
