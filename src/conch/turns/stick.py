@@ -36,6 +36,7 @@ from conch.rooms.room import (
 from conch.storage.base import Store, Transaction
 
 _FEW = 5  # members that an error names
+_FEW_MEMBERS = 8  # that the first release in a room reads: some of them may only watch
 
 
 class Offer(NamedTuple):
@@ -85,7 +86,7 @@ class Turns:
         """
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
         lease, waiting, is_server = Lease(lease_id, expected_turn_id), None, self._store.is_server
-        asks = is_server and self._asked.get(room_id, True)
+        asks = self._asked.get(room_id)
         while True:
             policy = self._rooms.policy(room_id)
             chunk = _chunk(policy, asks) if is_server else CHUNK
@@ -103,7 +104,7 @@ class Turns:
                     to = _choose(snapshot, candidates, waiting)
                     offer = offer_stick(tx, snapshot, "release", to, text)
                     break
-            asks = is_server  # the second round fetches it ahead
+            asks = True  # the second round fetches it ahead
             waiting = None if is_server else self._find_waiting(snapshot, asked)
         offer = with_status(offer, snapshot, to, tx.heard)
         if to is not None and not to.takes_turns and not tx.heard:  # it has stopped since
@@ -166,9 +167,11 @@ def _expect_offer(agent_id: str, policy: Policy, chunk: int, tx: Transaction, ro
     expect_walk(tx, room_id, agent_id, policy.presence_ttl_ms * MILLISECOND, chunk)
 
 
-def _chunk(policy: Policy, asks: bool) -> int:
-    """How many members a release reads at once. If it `asks` who waits, it needs more of them."""
-    return LARGEST_CHUNK if policy.release_order == WAITING_FIRST else LARGE_CHUNK if asks else CHUNK
+def _chunk(policy: Policy, asks: bool | None) -> int:
+    """How many members a release reads at once. If it `asks` who waits, it needs more. None: it may have to ask."""
+    if policy.release_order == WAITING_FIRST:
+        return LARGEST_CHUNK
+    return _FEW_MEMBERS if asks is None else LARGE_CHUNK if asks else CHUNK
 
 
 def _hear(tx: Transaction, snapshot: Snapshot, asked: list[Member]) -> set[str] | None:
