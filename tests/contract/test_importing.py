@@ -356,7 +356,7 @@ def test_a_pipe_in_place_of_the_log_is_refused_by_its_name(app: App, bus: Foreig
     os.mkfifo(f"{bus.path}-wal")
 
     with pytest.raises(InvalidArgument, match="-wal is not a regular file"):
-        import_file(app.store, app.settings, str(bus.path))
+        take(app, bus)
 
 
 def test_a_file_that_cannot_be_copied_is_not_called_unreadable(
@@ -365,7 +365,7 @@ def test_a_file_that_cannot_be_copied_is_not_called_unreadable(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
 
     with pytest.raises(InvalidArgument, match=r"could not be copied to a temporary folder, .*: No such file or dir"):
-        import_file(app.store, app.settings, str(bus.path))
+        take(app, bus)
 
 
 def test_a_damaged_file_is_refused_whole(app: App, bus: ForeignFile) -> None:
