@@ -19,6 +19,7 @@ import pytest
 
 MOST_AGAIN = 5
 MEMORY, NEEDED_BYTES = Path("/dev/shm"), 6_000_000_000
+PREFIX = "conch-tests-"
 
 
 class Failures:
@@ -32,13 +33,24 @@ class Failures:
             self.tests[report.nodeid] = None
 
 
+def remove_leftovers() -> None:
+    """Delete what killed runs have left in the memory."""
+    for folder in MEMORY.glob(f"{PREFIX}*"):
+        pid = folder.name.removeprefix(PREFIX).split("-")[0]
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextmanager
 def fast_scratch() -> Iterator[None]:
     """Thousands of stores come and go. Where the memory has room for their files, no test waits for a disk."""
     if "TMPDIR" in os.environ or not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < NEEDED_BYTES:
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="conch-tests-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
+    remove_leftovers()
+    with tempfile.TemporaryDirectory(
+        prefix=f"{PREFIX}{os.getpid()}-", dir=MEMORY, ignore_cleanup_errors=True
+    ) as folder:
         os.chmod(folder, 0o711)  # PostgreSQL runs as another user, if root runs the tests
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         yield
