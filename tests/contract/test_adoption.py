@@ -1115,6 +1115,23 @@ def test_what_an_agent_adopts_stays_if_one_reply_about_it_was_read(
     assert [each["agent_id"] for each in ada.data("scope_list")["reservations"]] == ["bob:2"]
 
 
+@pytest.mark.parametrize("known", ["src/parser.py", "src/lexer"])
+def test_what_lies_around_a_path_that_the_agent_keeps_is_not_given_back(
+    ada: Any, bob: Any, lost: Any, workspace: str, app: App, known: str
+) -> None:
+    lost.reserve("src/lexer")
+    lost.reserve("src/lexer/table.py")
+    write(workspace, "src/parser.py")
+    die(lost)
+    missed = bob.call("agent_adopt", name="amber-otter", scope="src")
+    bob.call("scope_reserve", scope=known).delivery.read()
+
+    missed.delivery.retracted(lambda task: task())
+
+    assert {each["agent_id"] for each in ada.data("scope_list")["reservations"]} == {"bob:2"}
+    assert verify_store(app.store).problems == []
+
+
 def test_an_offer_that_an_agent_adopts_stays_if_a_second_reply_was_read(
     ada: Any, bob: Any, lost: Any, workspace: str
 ) -> None:

@@ -63,6 +63,11 @@ class Moved(NamedTuple):
         """Whether to take back the offer, if the stick is still offered, after the reply was lost or left `unread`."""
         return self.offer is not None and self.offer.explains(room.turn_id) and self.offer.is_lost(unread)
 
+    def has_lost(self, held: Reservation, unread: bool) -> bool:
+        """Whether to take back a reservation, after the reply was lost or left `unread`."""
+        holding = self.reservations.get(held.reservation_id)
+        return holding is not None and holding.is_lost(held, unread)
+
     def read(self) -> None:
         if self.offer is not None:
             self.offer.read(self.reply)
@@ -137,18 +142,18 @@ class Adoption:
         """Let other agents have what they may wait for, if a reply of an adoption was lost, or stays `unread`.
 
         The reservations and the offer of the stick return to the agent that is gone, unless another reply may tell the
-        caller of them. If the caller asks again, it gets them again. It keeps the name and the notices, which block
-        nobody.
+        caller of them. The caller also keeps what overlaps a reservation that it keeps. If it asks again, it gets the
+        rest again. It keeps the name and the notices, which block nobody.
         """
         moved.lose()
         with self._rooms.undo(room_id, LOCK) as (tx, snapshot):
             held, prior = _load_reservations(tx, snapshot, caller.agent_id), snapshot.find(moved.prior_id)
             if prior is None:  # it has left meanwhile, so nothing can return to it
                 return
-            for each in held:
-                holding = moved.reservations.get(each.reservation_id)
-                if holding is not None and holding.is_lost(each, unread):
-                    hand_over(tx, each, prior)
+            for group in _group(held):
+                if all(moved.has_lost(each, unread) for each in group):
+                    for each in group:
+                        hand_over(tx, each, prior)
             room = snapshot.room
             if room.reserved_for == caller.agent_id and moved.has_lost_offer(room, unread):
                 _, room = append_event(tx, room, "resume", by=caller.agent_id, to=moved.prior_id)
@@ -243,6 +248,16 @@ class Adoption:
 def _load_reservations(tx: Transaction, snapshot: Snapshot, agent_id: str) -> list[Reservation]:
     rows = tx.all("reservations_of", agent_id=agent_id, room_id=snapshot.room.room_id)
     return [to_reservation(row, snapshot) for row in rows]
+
+
+def _group(held: list[Reservation]) -> list[list[Reservation]]:
+    """Reservations in groups. Those of different groups do not overlap."""
+    groups: list[list[Reservation]] = []
+    for each in sorted(held, key=lambda reservation: reservation.scope_key):  # what lies inside follows
+        if not groups or not each.scope_key.startswith(groups[-1][0].scope_key):
+            groups.append([])
+        groups[-1].append(each)
+    return groups
 
 
 class _Resumed(NamedTuple):
