@@ -135,7 +135,7 @@ class Call:
             self._renew()
 
     def postpone_tidying(self) -> None:
-        """From now on, `tidy` only collects its tasks, because the reply is more urgent than they are."""
+        """From now on, `tidy` keeps its task, because the reply is more urgent."""
         self._afterwards = []
 
     def postponed(self) -> list[Callable[[], None]]:
@@ -144,11 +144,16 @@ class Call:
         return tasks or []
 
     def tidy(self, task: Callable[[], None]) -> None:
-        """Run a short task that the reply does not depend on: now, or after the reply."""
+        """Run a short task that the reply does not depend on: now, or after the reply.
+
+        Only the last one waits for the reply, so a call that tidies again and again collects nothing.
+        """
         if self._afterwards is None:
             task()
-        else:
-            self._afterwards.append(task)
+            return
+        earlier, self._afterwards = self._afterwards, [task]
+        for each in earlier:
+            each()
 
     def report(self, text: str) -> None:
         if self._report is not None:

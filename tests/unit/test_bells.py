@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -235,17 +236,6 @@ def wait_for_a_ring(bell: FileBell, call: Call) -> bool | None:
 
 def test_a_wait_that_has_ended_announces_nothing(bell: FileBell) -> None:
     assert wait_for_a_ring(bell, Call())
-    assert bell.hears("seat-a") is False
-
-
-def test_a_wait_can_leave_its_tidying_until_after_the_reply(bell: FileBell) -> None:
-    call = Call()
-    call.postpone_tidying()
-
-    assert wait_for_a_ring(bell, call)
-    assert bell.hears("seat-a") is True
-    for task in call.postponed():
-        task()
     assert bell.hears("seat-a") is False
 
 
@@ -766,6 +756,37 @@ def test_the_waiters_still_hear_when_the_one_that_reads_has_left(bell: FileBell)
             other.join()
 
         assert (heard_by_one, heard_by_other) == ([True], [True])
+
+
+def test_only_the_last_task_waits_until_the_reply_was_sent() -> None:
+    call, done = Call(), list[str]()
+    call.postpone_tidying()
+
+    for name in ("first", "second"):
+        call.tidy(partial(done.append, name))
+    before = list(done)
+    for task in call.postponed():
+        task()
+    call.tidy(partial(done.append, "third"))
+
+    assert before == ["first"]
+    assert done == ["first", "second", "third"]
+
+
+def test_nobody_seems_to_wait_any_more_although_the_ear_closes_after_the_reply(bell: FileBell) -> None:
+    call, heard = Call(), list[bool]()
+    call.postpone_tidying()
+
+    def look(pause: Pause) -> str:
+        heard.append(bell.hears("seat"))
+        return "found"
+
+    wait_for(bell, ["room-a"], look, 1.0, call, announce="seat")
+    heard.append(bell.hears("seat"))
+    for task in call.postponed():
+        task()
+
+    assert heard == [True, False]
 
 
 def test_a_waiter_outlasts_the_end_of_its_bell_until_it_is_woken(bell: FileBell) -> None:

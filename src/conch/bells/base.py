@@ -95,6 +95,9 @@ class Ear(Protocol):
     def wake(self) -> None:
         """End the current or next `wait` at once; safe from any thread."""
 
+    def leave(self) -> None:
+        """Let others see that nobody waits here any more. `close` does it, too."""
+
     def close(self) -> None:
         """Listen no longer. Any thread may do it, once no `wait` is left."""
 

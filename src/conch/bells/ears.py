@@ -47,6 +47,7 @@ class WatchingEar:
         self._is_hurried = False  # ends the linger early
         self._is_lingering = False
         self._own_rang = False
+        self._withdraw: Stop = _nothing
         self.called = False
         self.ended = False
         self._stops: list[Stop] = []
@@ -63,6 +64,10 @@ class WatchingEar:
     def when_closed(self, stop: Stop) -> None:
         """Also call `stop` when the ear closes, after everything else."""
         self._stops.insert(0, stop)
+
+    def announced(self, withdraw: Stop) -> None:
+        """Others know that this waiter listens, until `withdraw` is called."""
+        self._withdraw = withdraw
 
     def wait(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
@@ -103,7 +108,12 @@ class WatchingEar:
         self._is_hurried = self._is_woken = True
         self._sleeper.wake()
 
+    def leave(self) -> None:
+        withdraw, self._withdraw = self._withdraw, _nothing
+        withdraw()
+
     def close(self) -> None:
+        self.leave()
         self.watch()
         while self._stops:
             self._stops.pop()()

@@ -61,7 +61,7 @@ class FileBell:
         ear = self._hear_rings(paths, own=self._path(announce) if announce else None) or self._hear_counter(paths)
         announcement = _announce(self._path(announce)) if announce is not None else None
         if announcement is not None:
-            ear.when_closed(partial(_withdraw, announcement))
+            ear.announced(partial(_withdraw, announcement))
         return ear
 
     def hears(self, channel: str) -> bool:

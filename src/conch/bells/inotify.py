@@ -49,7 +49,8 @@ if sys.platform == "linux":
             self._watch = Watch(self._rouse, self._read, self._interrupt_reader)
             try:
                 self._inotify = _call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
-                self._interrupt, self._end = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC), os.eventfd(0)
+                self._interrupt = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+                self._end = os.eventfd(0)
                 self._epoll.register(self._inotify, select.EPOLLIN)
                 self._epoll.register(self._interrupt, select.EPOLLIN)
                 self._doorbell.register(self._epoll.fileno(), select.EPOLLIN)
@@ -135,6 +136,8 @@ if sys.platform == "linux":
                     return
                 for wake in self._read(0):
                     wake()
+                if not self._watch.is_roused:  # a waiter reads now, and this may have read its interrupt
+                    self._interrupt_reader()
 
         def _read(self, seconds: float) -> list[Wake]:
             wakes: list[Wake] = []

@@ -53,7 +53,7 @@ class Watch:
         self._interrupt = interrupt
         self._lock = Lock()  # guards what follows
         self._sleeping = 0
-        self._is_roused = True
+        self.is_roused = True
         self._is_over = False
         self._reading = Lock()  # held by the waiter that reads
 
@@ -92,6 +92,6 @@ class Watch:
 
     def _set_roused(self, is_roused: bool) -> None:
         """Call under the lock."""
-        if is_roused != self._is_roused and not self._is_over:
-            self._is_roused = is_roused
+        if is_roused != self.is_roused and not self._is_over:
+            self.is_roused = is_roused
             self._rouse(is_roused)

@@ -98,6 +98,7 @@ def wait_for(
             poll = min(2 * poll, longest_poll)
     finally:
         call.wake_with(None)
+        ear.leave()  # at once: an offer of the stick depends on it
         call.tidy(ear.close)
 
 

@@ -44,6 +44,23 @@ def test_a_server_opens_no_socket(conch):
     assert not any(name.startswith("socket:") for name in opened)
 
 
+def test_a_stream_of_changes_needs_no_more_descriptors_with_every_change(conch):
+    watcher, owner, other = conch("codex:1", stateless=True), conch("claude:1"), conch("gemini:2")
+    for each in (watcher, owner, other):
+        each.call("join_path")
+    owner.call("wait_for_turn", max_wait_ms=0)  # so that the watcher watches the owner's process, too
+    watcher.request("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["conch://room"]}})
+    assert watcher.receive()["method"] == "notifications/subscriptions/acknowledged"
+    opened = []
+
+    for number in range(8):
+        other.call("append_note", note=f"note {number}")
+        assert watcher.receive()["method"] == "notifications/resources/updated"
+        opened.append(len(os.listdir(f"/proc/{watcher.process.pid}/fd")))
+
+    assert max(opened) <= opened[0] + 2, opened
+
+
 def end_with_closed_input(client):
     client.process.stdin.close()
 

@@ -347,7 +347,6 @@ class Connection:
 
         If there is not even memory for an error, this raises MemoryError. It must then be called again later.
         """
-        pending.call.postpone_tidying()
         try:
             self._work_and_reply(pending, request_id, name, is_done)
         finally:
@@ -375,6 +374,7 @@ class Connection:
         self._give_up(pending, request_id, why)
 
     def _call(self, request_id: Id, tool: Tool, arguments: Object, pending: PendingCall) -> bytes:
+        pending.call.postpone_tidying()
         reply = call_tool(tool, self._session, arguments, pending.call)
         pending.brought = reply.delivery
         return self._write_result(request_id, reply)

@@ -262,7 +262,10 @@ class PostgresStore:
         except StoreError as trouble:
             if not commit.is_answered:
                 self._explain(trouble, change)
-                return [[] for _ in changes] if isinstance(trouble.__cause__, UniqueViolation) else None
+                if not isinstance(trouble.__cause__, UniqueViolation):
+                    return None
+                note_change()  # an earlier attempt may have made it
+                return [[] for _ in changes]
         note_change()
         return [question.rows for question in (*changes, *after)]
 
