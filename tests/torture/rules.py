@@ -353,19 +353,30 @@ def reservations_never_overlap(history: History) -> Found:
 
 def _replay(rows: list[Object], keys: dict[str, str]) -> Found:
     owners: dict[str, str] = {}  # of the reservations that are active
-    for row in rows:
+    for number, row in enumerate(rows):
         subject, agent_id = row["subject_id"], row["agent_id"]
         if row["kind"] in ("reserved", "renewed"):
-            # A reservation goes back to its first owner if the reply of an adoption is lost. It does not meet itself.
-            others = [each for each, owner in owners.items() if owner != agent_id and each != subject]
+            # If the reply of an adoption is lost, its reservations go back to their first owner, all at once.
+            for each in _going_back(rows[number:], owners):
+                owners[each] = agent_id
+            owners[subject] = agent_id
+            others = [each for each, owner in owners.items() if owner != agent_id]
             if met := [each for each in others if _overlap(keys[each], keys[subject])]:
                 yield f"{subject} of {agent_id} overlaps {met} of {[owners[each] for each in met]}", []
-            owners[subject] = agent_id
         elif row["kind"] in ("released", "expired"):
             owners.pop(subject, None)
         elif row["kind"] == "RESUME":
             prior = json.loads(row["details_json"])["prior_agent_id"]
             owners |= {each: agent_id for each, owner in owners.items() if owner == prior}
+
+
+def _going_back(rows: list[Object], owners: dict[str, str]) -> Iterator[str]:
+    """The reservations that the first of these rows, and those right after it, give to the same agent."""
+    for row in rows:
+        owner = owners.get(row["subject_id"])
+        if row["kind"] != "renewed" or row["agent_id"] != rows[0]["agent_id"] or owner in (None, row["agent_id"]):
+            return
+        yield row["subject_id"]
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -159,6 +159,18 @@ PLANTED: list[tuple[Rule, History]] = [
             room_activity=[activity(1, "reserved", "a:1", "1"), activity(2, "reserved", "b:2", "2")],
         ),
     ),
+    (
+        rules.reservations_never_overlap,
+        history(
+            reservations=SCOPES,
+            room_activity=[
+                activity(1, "reserved", "a:1", "1"),
+                {**activity(2, "RESUME", "b:2", "e"), "details_json": '{"prior_agent_id": "a:1"}'},
+                activity(3, "reserved", "b:2", "2"),
+                activity(4, "renewed", "a:1", "1"),
+            ],
+        ),
+    ),
     (rules.a_reserved_path_is_not_granted, history(reserve(1, "a:1", "a/*", "1"), reserve(3, "b:2", "a/1.py", "2"))),
     (rules.every_call_is_answered, history(call("ping", 1, outcome="unanswered"))),
     (rules.no_defect_is_reported, history(call("ping", 1, outcome="refused", code="internal_error"))),
@@ -202,12 +214,14 @@ INNOCENT: dict[str, History] = {
     "the database was being restarted when the cursor should have moved": history(
         read(1, [1, 2], 2), read(4, [2, 3], 3), messages=STREAM, signals=[Signal(0.5, "restart database", -1, 2)]
     ),
-    "a reservation that an adoption gave back": history(
+    "reservations that an adoption gave back at once": history(
         reservations=SCOPES,
         room_activity=[
             activity(1, "reserved", "a:1", "1"),
-            {**activity(2, "RESUME", "b:2", "e"), "details_json": '{"prior_agent_id": "a:1"}'},
-            activity(3, "renewed", "a:1", "1"),
+            activity(2, "reserved", "a:1", "2"),
+            {**activity(3, "RESUME", "b:2", "e"), "details_json": '{"prior_agent_id": "a:1"}'},
+            activity(4, "renewed", "a:1", "1"),
+            activity(5, "renewed", "a:1", "2"),
         ],
     ),
     "a path that was released": history(
