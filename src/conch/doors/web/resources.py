@@ -91,7 +91,7 @@ class Resources:
         session = self._session_of(context)
         try:
             result = await run_sync(read_resource, self._resources, session, params.uri)
-        except Exception as problem:
+        except Exception as problem:  # also a lack of threads, memory or descriptors
             raise _refused(context, session, problem, params.uri) from None
         return types.ReadResourceResult.model_validate(result)
 
@@ -145,7 +145,7 @@ class Resources:
     async def _watch(self, context: _Context, session: Session, uris: list[str], strict: bool) -> Watch:
         try:
             return await run_sync(Watch, self._resources, session, uris, strict)
-        except Exception as problem:
+        except Exception as problem:  # as above
             raise _refused(context, session, problem, uris[0]) from None
 
     def _begin(self) -> Call:
@@ -167,10 +167,8 @@ class Resources:
                 try:
                     await run_sync(run, abandon_on_cancel=True, limiter=self._limiter)
                     return
-                except (
-                    RuntimeError,
-                    MemoryError,
-                ):  # no thread could start; `watch` knows what has changed until one can
+                except (RuntimeError, MemoryError):
+                    # No thread could start. Once one can, `watch` knows what has changed.
                     await anyio.sleep(_RETRY_SECONDS)
         finally:
             call.cancel()
